@@ -1,0 +1,39 @@
+# Imports the pinned, separately built llama.cpp (tools/llama.sh build) as two targets:
+#   llama::llama   libllama + ggml; only engine/llama/, tests/ and bench/ link it
+#   llama::common  chat templates, grammars, samplers of the same tree
+#   llama::vendor  nlohmann/json from the same tree (headers only), free of libllama
+# ggml's own flags belong to its build, not to ours: see tools/llama.sh.
+if(NOT SALVAGE_LLAMA_ROOT)
+  message(FATAL_ERROR
+    "SALVAGE_LLAMA_ROOT is not set. Run `make build`, or `tools/llama.sh build` and pass "
+    "-DSALVAGE_LLAMA_ROOT=\"$(tools/llama.sh root)\".")
+endif()
+set(SALVAGE_LLAMA_SOURCE ${SALVAGE_LLAMA_ROOT}/source)
+set(SALVAGE_LLAMA_BUILD ${SALVAGE_LLAMA_ROOT}/build)
+if(NOT EXISTS ${SALVAGE_LLAMA_BUILD}/src/libllama.a)
+  message(FATAL_ERROR "no llama.cpp build under ${SALVAGE_LLAMA_ROOT}; run `tools/llama.sh build`")
+endif()
+
+add_library(llama_vendor INTERFACE)
+target_include_directories(llama_vendor SYSTEM INTERFACE ${SALVAGE_LLAMA_SOURCE}/vendor)
+add_library(llama::vendor ALIAS llama_vendor)
+
+add_library(llama_llama INTERFACE)
+target_include_directories(llama_llama SYSTEM INTERFACE
+  ${SALVAGE_LLAMA_SOURCE}/include ${SALVAGE_LLAMA_SOURCE}/ggml/include)
+target_link_libraries(llama_llama INTERFACE
+  ${SALVAGE_LLAMA_BUILD}/src/libllama.a
+  ${SALVAGE_LLAMA_BUILD}/ggml/src/libggml.a
+  ${SALVAGE_LLAMA_BUILD}/ggml/src/libggml-cpu.a
+  ${SALVAGE_LLAMA_BUILD}/ggml/src/libggml-base.a
+  Threads::Threads ${CMAKE_DL_LIBS} m)
+add_library(llama::llama ALIAS llama_llama)
+
+add_library(llama_common INTERFACE)
+target_include_directories(llama_common SYSTEM INTERFACE ${SALVAGE_LLAMA_SOURCE}/common)
+target_link_libraries(llama_common INTERFACE
+  ${SALVAGE_LLAMA_BUILD}/common/libllama-common.a
+  ${SALVAGE_LLAMA_BUILD}/common/libllama-common-base.a
+  ${SALVAGE_LLAMA_BUILD}/vendor/cpp-httplib/libcpp-httplib.a
+  llama_llama llama_vendor)
+add_library(llama::common ALIAS llama_common)

@@ -1,0 +1,43 @@
+# One function a kind of target, so that every module's CMakeLists.txt is a list of its files.
+
+# salvage_module(<name> SOURCES a.cc ... DEPENDS base ...): one static library a folder of src/.
+function(salvage_module name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS")
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(${name} PUBLIC ${arg_DEPENDS})
+  salvage_warnings(${name})
+endfunction()
+
+# salvage_test(<name> SOURCES x_test.cc ... DEPENDS module ... [LABEL unit] [TIMEOUT seconds])
+function(salvage_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL;TIMEOUT" "SOURCES;DEPENDS")
+  if(NOT arg_LABEL)
+    set(arg_LABEL unit)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 60)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} GTest::gmock GTest::gtest_main)
+  salvage_warnings(${name})
+  gtest_discover_tests(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} DISCOVERY_TIMEOUT 60)
+endfunction()
+
+# salvage_fuzzer(<name> SOURCES x_fuzz.cc DEPENDS module ...): only under the preset `fuzz`.
+function(salvage_fuzzer name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS")
+  if(NOT SALVAGE_FUZZ)
+    return()
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+endfunction()
+
+function(salvage_warnings name)
+  target_compile_options(${name} PRIVATE -Wall -Wextra -Wconversion -Wshadow
+    $<$<BOOL:${SALVAGE_WERROR}>:-Werror>)
+endfunction()
