@@ -1,0 +1,83 @@
+#pragma once
+
+// The frame: a fixed header, a body, raw tensor data. docs/wire.md is the specification.
+// Pure functions on bytes: no sockets, no threads, no clock. What a peer sent never reaches a
+// CHECK; it yields `corrupt` (the bytes don't check out) or `unsupported` (a version we don't
+// speak).
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "wire/limits.h"
+
+namespace salvage::wire {
+
+// Version N speaks to N-1: it reads both and writes the lower of its own and its peer's (the Hello
+// says which). The header's layout never changes, so that any version can refuse any other by name.
+inline constexpr std::uint16_t kWireVersion = 1;
+inline constexpr std::uint16_t kWireVersionMin = 1;
+
+// "SLVG" in the order of the bytes on the wire.
+inline constexpr std::uint32_t kMagic = 0x47564C53;
+inline constexpr std::size_t kFrameHeaderBytes = 48;
+
+enum class FrameType : std::uint8_t {
+  // Control frames, CBOR body (wire/control.h).
+  kHello = 1,
+  kHelloReply = 2,
+  kLoadStage = 3,
+  kStageLoaded = 4,
+  kStageFailed = 5,
+  kStatsRequest = 6,
+  kStats = 7,
+  kPing = 8,
+  kPong = 9,
+  kProgress = 10,
+  kUnload = 11,
+  kShutdown = 12,
+  // Data frames, fixed layout (wire/micro_batch.h, wire/step_result.h).
+  kMicroBatch = 32,
+  kStepResult = 33,
+  kCredit = 34,
+};
+
+// "hello", "micro_batch", ...; empty for a number that this version does not know.
+std::string_view frame_type_name(FrameType type);
+
+// Data frames have a fixed layout and larger limits.
+constexpr bool is_data_frame(FrameType type) {
+  return static_cast<std::uint8_t>(type) >= 32;
+}
+
+struct FrameHeader {
+  std::uint16_t version = kWireVersion;
+  FrameType type = FrameType::kPing;
+  std::uint8_t flags = 0;  // None is defined in version 1; a reader ignores them.
+  PlanEpoch epoch;
+  StepId step;
+  std::uint64_t data_bytes = 0;
+  std::uint32_t body_bytes = 0;
+  std::uint64_t checksum = 0;  // XXH3-64 of body and data, one after the other.
+  friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
+};
+
+using FrameHeaderBytes = std::array<std::byte, kFrameHeaderBytes>;
+
+FrameHeaderBytes encode_header(const FrameHeader& header);
+
+// Checks magic, header check, version, type and both lengths, so that nothing larger than a named
+// limit is ever read or allocated on the word of a peer.
+Result<FrameHeader> decode_header(std::span<const std::byte, kFrameHeaderBytes> bytes);
+
+std::uint64_t payload_checksum(std::span<const std::byte> body, std::span<const std::byte> data);
+
+// `corrupt`, naming the frame, unless body and data are the ones that the header was made for.
+Result<void> verify_payload(const FrameHeader& header, std::span<const std::byte> body,
+                            std::span<const std::byte> data);
+
+}  // namespace salvage::wire
