@@ -1,5 +1,11 @@
 # One function a kind of target, so that every module's CMakeLists.txt is a list of its files.
 
+find_program(SALVAGE_CCACHE ccache)
+if(SALVAGE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${SALVAGE_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${SALVAGE_CCACHE})
+endif()
+
 # salvage_module(<name> SOURCES a.cc ... DEPENDS base ...): one static library a folder of src/.
 function(salvage_module name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS")
@@ -9,16 +15,38 @@ function(salvage_module name)
   salvage_warnings(${name})
 endfunction()
 
+# salvage_program(<name> SOURCES main.cc DEPENDS module ...): a program for people, in <build>/bin.
+function(salvage_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS")
+  add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  salvage_warnings(${name})
+  install(TARGETS ${name} RUNTIME)
+endfunction()
+
+# Labels say how much a test needs (docs/testing.md). Each has a target tests_<label>, so that a
+# sanitizer build compiles only what it will run.
+set(SALVAGE_TEST_LABELS unit golden transport engine pipeline conformance e2e slow)
+foreach(label ${SALVAGE_TEST_LABELS})
+  add_custom_target(tests_${label})
+endforeach()
+
 # salvage_test(<name> SOURCES x_test.cc ... DEPENDS module ... [LABEL unit] [TIMEOUT seconds])
 function(salvage_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL;TIMEOUT" "SOURCES;DEPENDS")
   if(NOT arg_LABEL)
     set(arg_LABEL unit)
   endif()
+  if(NOT arg_LABEL IN_LIST SALVAGE_TEST_LABELS)
+    message(FATAL_ERROR "${name}: unknown label ${arg_LABEL}; known: ${SALVAGE_TEST_LABELS}")
+  endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
   add_executable(${name} ${arg_SOURCES})
+  add_dependencies(tests_${arg_LABEL} ${name})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} GTest::gmock GTest::gtest_main)
   salvage_warnings(${name})

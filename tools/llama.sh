@@ -3,6 +3,7 @@
 #
 #   tools/llama.sh fetch   the source tree, checked; prints its path
 #   tools/llama.sh build   libllama, ggml and llama-common; prints the root that CMake wants
+#   tools/llama.sh have    is the source in the cache already? (exit code)
 #   tools/llama.sh root    prints that root without building: it has source/ and build/
 #   tools/llama.sh key     prints what tells one build from another
 #   tools/llama.sh peers   llama-bench, llama-server, ... as upstream builds them; prints their folder
@@ -246,6 +247,7 @@ case "${1:-}" in
     fetch
     echo "$source_dir"
     ;;
+  have) [ "$(tree_of "$source_dir")" = "$tree" ] ;;
   build) build ;;
   root) root_of "$(key "${flags[@]}")" ;;
   key) key "${flags[@]}" ;;

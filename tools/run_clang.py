@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Runs clang over the sources, two files at a time, and remembers what passed.
+
+    tools/run_clang.py tidy BUILD_DIR [FILE...]   clang-tidy over src/ (tests beside the code excepted)
+    tools/run_clang.py headers BUILD_DIR          does every header of src/ compile alone?
+
+BUILD_DIR holds compile_commands.json. A file whose preprocessed text (comments kept, they hold NOLINT),
+command, tool and settings are those of an earlier success isn't checked again: what passed is noted
+under the cache folder, failures never are.
+"""
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import time
+
+REPO = pathlib.Path(__file__).resolve().parent.parent
+CACHE = pathlib.Path(os.environ.get("SALVAGE_CACHE") or pathlib.Path(
+    os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "salvage") / "clang"
+CLANG = "clang++-14"
+TIDY = "clang-tidy-14"
+# So many results are kept; older ones go first.
+CACHE_ENTRIES_MAX = 5000
+
+
+def load_commands(build):
+    """file -> (folder, arguments without output, input and dependency options)"""
+    commands = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        arguments, skip = [], False
+        words = shlex.split(entry["command"])
+        if "ccache" in words[0]:
+            words = words[1:]
+        for word in words[1:]:
+            if skip:
+                skip = False
+            elif word in ("-o", "-MF", "-MT", "-MQ", "-c"):
+                skip = True
+            elif word not in ("-MD", "-MMD"):
+                arguments.append(word)
+        commands[pathlib.Path(entry["file"])] = (entry["directory"], arguments)
+    return commands
+
+
+def run(command, folder):
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          errors="replace", check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def fingerprint(path, folder, arguments, settings):
+    """Hash of all that decides the outcome, or None where the file doesn't even preprocess."""
+    code, text, _ = run([CLANG, *arguments, "-E", "-C", "-x", "c++", str(path)], folder)
+    if code != 0:
+        return None
+    digest = hashlib.sha256(text.encode())
+    digest.update("\0".join([settings, *arguments]).encode())
+    return digest.hexdigest()
+
+
+def check(job):
+    """-> (path, reused, complaint or empty)"""
+    path, folder, arguments, command, settings = job
+    key = fingerprint(path, folder, arguments, settings)
+    if key and (CACHE / key).exists():
+        os.utime(CACHE / key)
+        return path, True, ""
+    code, out, err = run(command, folder)
+    if code != 0:
+        return path, False, out + (err if "error:" in err or not out.strip() else "")
+    if key:
+        (CACHE / key).touch()
+    return path, False, ""
+
+
+def tidy_jobs(build, commands, chosen):
+    settings = (REPO / ".clang-tidy").read_text() + run([TIDY, "--version"], REPO)[1]
+    for path, (folder, arguments) in sorted(commands.items()):
+        if REPO / "src" not in path.parents or path.name.endswith("_test.cc"):
+            continue
+        if chosen and path not in chosen:
+            continue
+        yield path, folder, arguments, [TIDY, "--quiet", "-p", str(build), str(path)], settings
+
+
+def header_jobs(commands):
+    """A header is compiled with the options of a source of its module, else of any source."""
+    version = run([CLANG, "--version"], REPO)[1]
+    for header in sorted((REPO / "src").rglob("*.h")):
+        module = header.relative_to(REPO / "src").parts[0]
+        near = sorted(p for p in commands if REPO / "src" / module in p.parents) or sorted(commands)
+        same_folder = [p for p in near if p.parent == header.parent] or near
+        folder, arguments = commands[same_folder[0]]
+        command = [CLANG, *arguments, "-Wno-pragma-once-outside-header", "-fsyntax-only", "-x", "c++",
+                   str(header)]
+        yield header, folder, arguments, command, "header " + version
+
+
+def trim_cache():
+    entries = sorted(CACHE.iterdir(), key=lambda p: p.stat().st_mtime, reverse=True)
+    for old in entries[CACHE_ENTRIES_MAX:]:
+        old.unlink()
+
+
+def main():
+    if len(sys.argv) < 3 or sys.argv[1] not in ("tidy", "headers"):
+        sys.exit(__doc__)
+    mode, build = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
+    CACHE.mkdir(parents=True, exist_ok=True)
+    commands = load_commands(build)
+    chosen = {pathlib.Path(name).resolve() for name in sys.argv[3:]}
+    jobs = list(tidy_jobs(build, commands, chosen) if mode == "tidy" else header_jobs(commands))
+    if not jobs:
+        sys.exit(f"error: nothing to check; is {build} configured and are the files named right?")
+    failed, reused, began, shown = [], 0, time.monotonic(), 0.0
+    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        for number, (path, hit, complaint) in enumerate(pool.map(check, jobs), 1):
+            reused += hit
+            if complaint:
+                failed.append(path)
+                print(complaint, flush=True)
+            if time.monotonic() - shown > 5:
+                shown = time.monotonic()
+                print(f"{mode}: {number} of {len(jobs)}, {path.relative_to(REPO)}", file=sys.stderr)
+    trim_cache()
+    print(f"{mode}: {len(jobs)} files, {reused} known good, {len(failed)} failed, "
+          f"{time.monotonic() - began:.0f} s")
+    for path in failed:
+        print(f"failed: {path.relative_to(REPO)}")
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()
