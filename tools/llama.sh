@@ -123,7 +123,8 @@ fetch() {
     return
   fi
   if [ -d "$source_dir" ] && [ "$(tree_of "$source_dir")" = "$tree" ]; then return; fi
-  command -v git >/dev/null || die "git is missing; install it (tools/install_deps.sh does) and run this again."
+  command -v git >/dev/null ||
+    die "git is missing; install it (tools/install_deps.sh build does) and run this again."
   make_cache_dir "$cache_dir/dl"
   need_disk "$cache_dir" 400 "the source of llama.cpp"
   if [ -d "$source_dir" ]; then
