@@ -1,0 +1,33 @@
+#pragma once
+
+// Which kernels a shard's matrices get, and what that means for bits.
+//
+// ggml repacks matrices of some types at load into interleaved rows with faster kernels. Q4_0,
+// Q4_1, Q8_0 and IQ4_NL give a row the same bits alone and in a group there; Q4_K does not (it
+// computes rows by four and the remaining one to three differently), and of types that only other
+// instruction sets repack nothing is proven. So an exact stage keeps those out of the repacked
+// buffer, by name. IQ types (all but IQ4_NL) have another kernel from eight rows on, repacked or
+// not: for them the stage says how many rows a micro-batch may have. docs/decisions/0002 has the
+// measurements.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/stage_engine.h"
+#include "model/gguf.h"
+
+namespace salvage::engine {
+
+struct WeightPlacement {
+  bool repack = true;                // False: no tensor is repacked.
+  std::vector<std::string> plain;    // Patterns of tensors that stay unpacked; only if `repack`.
+  std::uint32_t rows_exact_max = 0;  // 0 = any
+};
+
+WeightPlacement place_weights(std::span<const model::TensorInfo> tensors,
+                              std::string_view architecture, const StageOptions& options);
+
+}  // namespace salvage::engine
