@@ -53,7 +53,11 @@ function(salvage_test name)
   gtest_discover_tests(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} DISCOVERY_TIMEOUT 60)
 endfunction()
 
-# salvage_fuzzer(<name> SOURCES x_fuzz.cc DEPENDS module ...): only under the preset `fuzz`.
+# salvage_fuzzer(<name> SOURCES x_fuzz.cc DEPENDS module ...): only under the preset `fuzz`, where the
+# target `fuzzers` builds all of them into <build>/fuzzers. Seeds: fuzz/corpus/<name>/.
+if(SALVAGE_FUZZ)
+  add_custom_target(fuzzers)
+endif()
 function(salvage_fuzzer name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS")
   if(NOT SALVAGE_FUZZ)
@@ -63,6 +67,8 @@ function(salvage_fuzzer name)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS})
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzzers)
+  add_dependencies(fuzzers ${name})
 endfunction()
 
 function(salvage_warnings name)

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# tools/fuzz.sh FOLDER SECONDS: runs every fuzzer of FOLDER for so long, seeded by fuzz/corpus/<name>/.
+#
+# First comes the canary, a fuzzer with a planted fault: if it is *not* found, the alarm is broken and
+# nothing that the others say counts. An input that breaks a fuzzer is kept under build/fuzz/crashes.
+set -euo pipefail
+# shellcheck source=tools/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$repo_dir"
+
+folder=${1:?usage: tools/fuzz.sh FOLDER SECONDS}
+seconds=${2:?usage: tools/fuzz.sh FOLDER SECONDS}
+crashes=build/fuzz/crashes
+mkdir -p "$crashes"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# run_fuzzer NAME SECONDS: new inputs go to a scratch folder, the seeds stay as they are.
+run_fuzzer() {
+  local seeds=()
+  mkdir -p "$scratch/$1"
+  if [ -d "fuzz/corpus/$1" ]; then seeds=("fuzz/corpus/$1"); fi
+  "$folder/$1" -max_total_time="$2" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+    -artifact_prefix="$crashes/$1-" "$scratch/$1" "${seeds[@]}" >"$scratch/$1.log" 2>&1
+}
+
+[ -x "$folder/canary_fuzz" ] ||
+  die "there is no canary in $folder; fuzz/CMakeLists.txt must build canary_fuzz."
+if run_fuzzer canary_fuzz 30; then
+  die "the canary's planted fault wasn't found in 30 s: the fuzzers can't be believed; see fuzz/README.md."
+fi
+rm -f "$crashes"/canary_fuzz-*
+echo "canary_fuzz: found, as it must be"
+
+count=0
+for path in "$folder"/*_fuzz; do
+  name=${path##*/}
+  if [ "$name" = canary_fuzz ]; then continue; fi
+  say "$name: running for $seconds s"
+  if ! run_fuzzer "$name" "$seconds"; then
+    tail -n 40 "$scratch/$name.log" >&2
+    die "$name found a fault; the input is in $crashes: run $path on it, mend it, keep it as a seed."
+  fi
+  runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$scratch/$name.log")
+  [ "${runs:-0}" -gt 100 ] || die "$name made only ${runs:-0} runs in $seconds s: too slow to find anything."
+  echo "$name: $runs runs, nothing found"
+  count=$((count + 1))
+done
+[ "$count" -gt 0 ] || die "there is no fuzzer in $folder besides the canary."
+echo "fuzz: $count fuzzers, no fault"

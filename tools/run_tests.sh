@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# Everything that tests, stage by stage, each with its time; stops at the first that fails.
+#
+#   tools/run_tests.sh            all stages, in the order below (this is `make test`)
+#   tools/run_tests.sh STAGE...   these only
+#
+# Stages: packages llama models style dev asan tsan clang conformance e2e fuzz docs
+#
+# Environment: FUZZ_SECONDS (a fuzzer's share of the smoke run, default 20), SALVAGE_CACHE.
+set -euo pipefail
+# shellcheck source=tools/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$repo_dir"
+
+all_stages=(packages llama models style dev asan tsan clang conformance e2e fuzz docs)
+
+# run_labels PRESET LABEL...: ctest for these labels. A label without a single test is a failure: a
+# suite that was lost from the build must not look like one that passed.
+run_labels() {
+  local preset=$1 label expression
+  shift
+  for label in "$@"; do
+    if ctest --test-dir "build/$preset" -N -L "^$label\$" | grep -q '^Total Tests: 0$'; then
+      die "the build $preset has no test labelled '$label'; see docs/testing.md for what should be there."
+    fi
+  done
+  expression=$(printf '|%s' "$@")
+  ctest --test-dir "build/$preset" -L "^(${expression:1})\$" -j "$(nproc)" \
+    --output-on-failure --no-tests=error --progress
+}
+
+# run_stage_tests PRESET LABEL...: builds what these labels need, nothing else, and runs it.
+run_stage_tests() {
+  local preset=$1
+  shift
+  tools/build.sh "$preset" "${@/#/tests_}"
+  run_labels "$preset" "$@"
+}
+
+stage_packages() { tools/install_deps.sh test; }
+
+stage_llama() { tools/llama.sh build; }
+
+stage_models() {
+  tools/model.sh smollm2
+  tools/model.sh qwen
+}
+
+stage_style() {
+  tools/check_layers.py --self-test | tail -n 1
+  tools/check_layers.py
+  tools/tidy --self-test
+  tools/tidy
+  git ls-files -z --cached --others --exclude-standard '*.h' '*.cc' |
+    xargs -0 clang-format-14 --dry-run -Werror ||
+    die "these files aren't in the house format; run \`make format\`."
+  echo "format: ok"
+}
+
+stage_dev() {
+  tools/build.sh dev all
+  run_labels dev unit golden transport engine pipeline
+}
+
+# The sanitizer builds leave out what runs libllama: it isn't instrumented, and it has its own tests.
+stage_asan() { run_stage_tests asan unit golden transport pipeline; }
+
+stage_tsan() { run_stage_tests tsan unit transport pipeline; }
+
+stage_clang() {
+  tools/build.sh clang all
+  tools/run_clang.py headers build/clang
+  tools/run_clang.py tidy build/clang
+}
+
+stage_conformance() {
+  tools/build.sh dev tests_conformance
+  run_labels dev conformance
+}
+
+stage_e2e() {
+  tools/build.sh dev all
+  SALVAGE_MODEL_SMOLLM2=$(tools/model.sh smollm2) SALVAGE_MODEL_QWEN=$(tools/model.sh qwen) \
+    run_labels dev e2e slow
+}
+
+stage_fuzz() {
+  tools/build.sh fuzz fuzzers
+  tools/fuzz.sh build/fuzz/fuzzers "${FUZZ_SECONDS:-20}"
+}
+
+stage_docs() { tools/check_docs.py build/dev; }
+
+stages=("$@")
+if [ "${#stages[@]}" -eq 0 ]; then stages=("${all_stages[@]}"); fi
+for stage in "${stages[@]}"; do
+  [[ " ${all_stages[*]} " == *" $stage "* ]] ||
+    die "unknown stage '$stage'; there are: ${all_stages[*]}"
+done
+
+current=none
+report_failure() {
+  local status=$?
+  if [ "$status" -ne 0 ]; then
+    say ""
+    say "FAILED in the stage '$current' after $SECONDS s; to run it alone: tools/run_tests.sh $current"
+  fi
+}
+trap report_failure EXIT
+
+number=0
+times=()
+for current in "${stages[@]}"; do
+  number=$((number + 1))
+  say "== $number of ${#stages[@]}: $current"
+  began=$SECONDS
+  "stage_$current"
+  times+=("$current $((SECONDS - began)) s")
+  say "-- $current: ok, $((SECONDS - began)) s"
+done
+say "all ok in $SECONDS s ($(printf '%s, ' "${times[@]}" | sed 's/, $//'))"
