@@ -41,6 +41,7 @@ void write_all(int fd, std::string_view bytes) {
 
 [[noreturn]] void run_child(int fd, std::size_t index,
                             const std::function<std::string(std::size_t)>& work) {
+  ::setenv("GGML_NO_BACKTRACE", "1", 1);  // Else an abort starts a debugger.
   try {
     write_all(fd, work(index));
   } catch (const std::exception& error) {
