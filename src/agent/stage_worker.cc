@@ -1,0 +1,290 @@
+#include "agent/stage_worker.h"
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "agent/load_options.h"
+#include "base/bounded_queue.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/stop.h"
+#include "pipeline/control_link.h"
+#include "pipeline/handshake.h"
+#include "pipeline/stage_server.h"
+
+namespace salvage::agent {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr Logger kLog("worker");
+// A peer on this machine introduces itself in microseconds; whoever takes longer is not one.
+constexpr auto kHelloTime = seconds(5);
+// The previous stage loads at the same time as we do and connects when it is done.
+constexpr auto kUpstreamTime = seconds(600);
+constexpr auto kDialTime = seconds(10);
+// Peers that introduce themselves at the same time: control, data, and a few who do not belong.
+constexpr std::size_t kHandshakesMax = 8;
+
+using ConnectionPtr = std::unique_ptr<transport::Connection>;
+
+class Worker {
+ public:
+  Worker(const StageWorkerOptions& options, transport::Transport& transport,
+         const engine::StageEngineFactory& make_engine, const Clock& clock)
+      : options_(options), transport_(transport), make_engine_(make_engine), clock_(clock) {}
+
+  Result<void> run();
+
+ private:
+  void accept_loop();
+  void introduce(ConnectionPtr connection);
+  pipeline::Terms terms_for(const wire::Hello& hello);
+  Result<void> control_loop();
+  Result<void> on_control(const transport::IncomingFrame& frame, bool& leave);
+  Result<void> start_stage(const wire::LoadStage& load);
+  void stage_thread(wire::LoadStage load);
+  Result<void> load_and_serve(const wire::LoadStage& load);
+  Result<std::unique_ptr<engine::StageEngine>> load(const wire::LoadStage& load);
+  Result<wire::StageLoaded> check(const wire::LoadStage& load, engine::StageEngine& engine);
+  Result<ConnectionPtr> wait_for_upstream();
+  Error serve(const wire::LoadStage& load, engine::StageEngine& engine,
+              transport::Connection& upstream, pipeline::DialedLink& downstream);
+  wire::Stats stats(bool reset);
+  TimePoint in(Duration time) const { return deadline_after(clock_.now(), time); }
+
+  const StageWorkerOptions& options_;
+  transport::Transport& transport_;
+  const engine::StageEngineFactory& make_engine_;
+  const Clock& clock_;
+
+  std::unique_ptr<transport::Listener> listener_;
+  BoundedQueue<ConnectionPtr> controls_{1};
+  BoundedQueue<ConnectionPtr> upstreams_{1};
+  BoundedQueue<int> handshakes_{kHandshakesMax};  // one item a running handshake
+  Gate gate_;
+
+  ConnectionPtr control_;
+  std::optional<pipeline::ControlLink> link_;
+  std::thread stage_thread_;
+
+  Mutex mutex_;
+  wire::LocalVersion version_ GUARDED_BY(mutex_);
+  std::uint32_t credits_ GUARDED_BY(mutex_) = 0;  // 0: no stage is loaded, no data link is let in
+  Condition assigned_;                            // credits_ or leaving_ changed
+  pipeline::StageServer* server_ GUARDED_BY(mutex_) = nullptr;
+  bool leaving_ GUARDED_BY(mutex_) = false;
+};
+
+Result<void> Worker::run() {
+  {
+    MutexLock lock(mutex_);
+    version_ = {options_.llama_pin, options_.auth_token, PlanEpoch{0}};
+  }
+  ASSIGN_OR_RETURN(listener_, transport_.listen(options_.listen));
+  std::thread acceptor([this] { accept_loop(); });
+  const Result<void> done = control_loop();
+  {
+    MutexLock lock(mutex_);
+    leaving_ = true;
+    if (server_ != nullptr) server_->stop();
+  }
+  assigned_.notify_all();
+  controls_.close();
+  upstreams_.close();
+  handshakes_.close();
+  listener_->shutdown();
+  acceptor.join();
+  gate_.close();
+  if (stage_thread_.joinable()) stage_thread_.join();
+  return done;
+}
+
+void Worker::accept_loop() {
+  for (;;) {
+    auto connection = listener_->accept();
+    if (!connection || !handshakes_.push(0)) return;
+    auto pass = gate_.enter();
+    if (!pass) return;
+    // Detached, but inside the gate: run() waits for it before the worker goes.
+    std::thread([this, peer = std::move(*connection), inside = std::move(*pass)]() mutable {
+      introduce(std::move(peer));
+      (void)handshakes_.try_pop();
+    }).detach();
+  }
+}
+
+void Worker::introduce(ConnectionPtr connection) {
+  const auto hello = pipeline::welcome(
+      *connection, [this](const wire::Hello& peer) { return terms_for(peer); }, in(kHelloTime));
+  if (!hello) {
+    kLog.warn("peer_refused", {{"peer", connection->peer()}, {"why", hello.error().message()}});
+    return;
+  }
+  auto& queue = hello->role == wire::LinkRole::kControl ? controls_ : upstreams_;
+  (void)queue.try_push(connection);  // A second control or data link is simply closed.
+}
+
+// The stage before us may be ready to connect before we were told what to load: let it wait.
+pipeline::Terms Worker::terms_for(const wire::Hello& hello) {
+  const TimePoint deadline = in(kHelloTime);
+  MutexLock lock(mutex_);
+  while (hello.role == wire::LinkRole::kData && credits_ == 0 && !leaving_) {
+    if (!assigned_.wait_until(mutex_, deadline)) break;
+  }
+  return {version_, credits_};
+}
+
+Result<void> Worker::control_loop() {
+  auto first = controls_.pop(in(kUpstreamTime));
+  if (!first) return fail(ErrorCode::kDeadlineExceeded, "no coordinator has introduced itself");
+  control_ = std::move(*first);
+  link_.emplace(*control_);
+  bool leave = false;
+  while (!leave) {
+    ASSIGN_OR_RETURN(const transport::IncomingFrame* frame, link_->receive());
+    RETURN_IF_ERROR(on_control(*frame, leave));
+  }
+  return {};
+}
+
+Result<void> Worker::on_control(const transport::IncomingFrame& frame, bool& leave) {
+  switch (frame.header.type) {
+    case wire::FrameType::kPing: {
+      ASSIGN_OR_RETURN(const auto ping, wire::decode_control<wire::Ping>(frame.body));
+      return link_->send(wire::Pong{.nonce = ping.nonce});
+    }
+    case wire::FrameType::kStatsRequest: {
+      ASSIGN_OR_RETURN(const auto request, wire::decode_control<wire::StatsRequest>(frame.body));
+      return link_->send(stats(request.reset));
+    }
+    case wire::FrameType::kLoadStage: {
+      ASSIGN_OR_RETURN(const auto load, wire::decode_control<wire::LoadStage>(frame.body));
+      return start_stage(load);
+    }
+    case wire::FrameType::kShutdown:
+    case wire::FrameType::kUnload:
+      leave = true;
+      return {};
+    default:
+      return fail(ErrorCode::kCorrupt, "an unexpected frame on the control link");
+  }
+}
+
+wire::Stats Worker::stats(bool reset) {
+  MutexLock lock(mutex_);
+  return server_ != nullptr ? server_->stats(reset) : wire::Stats{};
+}
+
+Result<void> Worker::start_stage(const wire::LoadStage& load) {
+  if (stage_thread_.joinable()) {
+    return fail(ErrorCode::kInvalidArgument, "this worker holds a stage already");
+  }
+  {
+    MutexLock lock(mutex_);
+    version_.epoch = PlanEpoch{load.epoch};
+    credits_ = load.credits;
+  }
+  assigned_.notify_all();
+  stage_thread_ = std::thread([this, load] { stage_thread(load); });
+  return {};
+}
+
+void Worker::stage_thread(wire::LoadStage load) {
+  const Result<void> done = load_and_serve(load);
+  {
+    MutexLock lock(mutex_);
+    if (leaving_) return;
+  }
+  kLog.error("stage_failed", {{"stage", load.stage_index}, {"why", done.error().message()}});
+  (void)link_->send(wire::StageFailed{.epoch = load.epoch,
+                                      .stage_index = load.stage_index,
+                                      .code = std::string(error_code_name(done.error().code())),
+                                      .message = done.error().message()});
+}
+
+Result<void> Worker::load_and_serve(const wire::LoadStage& load_stage) {
+  ASSIGN_OR_RETURN(const auto engine, load(load_stage));
+  ASSIGN_OR_RETURN(const wire::StageLoaded loaded, check(load_stage, *engine));
+  ASSIGN_OR_RETURN(const transport::Endpoint next,
+                   transport::parse_endpoint(load_stage.next_endpoint));
+  const wire::Hello hello{.llama_pin = options_.llama_pin,
+                          .kernel_fingerprint = options_.kernel_fingerprint,
+                          .role = wire::LinkRole::kData,
+                          .epoch = load_stage.epoch,
+                          .stage_index = load_stage.stage_index,
+                          .auth_token = options_.auth_token};
+  ASSIGN_OR_RETURN(pipeline::DialedLink downstream,
+                   pipeline::dial(transport_, next, hello, in(kDialTime)));
+  RETURN_IF_ERROR(link_->send(loaded));
+  ASSIGN_OR_RETURN(const ConnectionPtr upstream, wait_for_upstream());
+  return fail(serve(load_stage, *engine, *upstream, downstream));
+}
+
+Result<std::unique_ptr<engine::StageEngine>> Worker::load(const wire::LoadStage& load) {
+  ASSIGN_OR_RETURN(const engine::StageOptions options, to_stage_options(load));
+  TimePoint last_report = clock_.now();
+  const auto progress = [&](double fraction) {
+    if (clock_.now() - last_report < std::chrono::milliseconds(100)) return true;
+    last_report = clock_.now();
+    return link_->send(wire::Progress{load.stage_index, fraction, "weights"}).has_value();
+  };
+  return make_engine_(options, progress);
+}
+
+Result<wire::StageLoaded> Worker::check(const wire::LoadStage& load, engine::StageEngine& engine) {
+  wire::StageLoaded loaded = to_stage_loaded(engine.facts());
+  loaded.epoch = load.epoch;
+  loaded.stage_index = load.stage_index;
+  loaded.pid = static_cast<std::uint64_t>(::getpid());
+  if (!load.self_check) return loaded;
+  RETURN_IF_ERROR(link_->send(wire::Progress{load.stage_index, 0, "self_check"}));
+  ASSIGN_OR_RETURN(const engine::SelfCheck checked, engine.self_check());
+  loaded.self_checked = true;
+  loaded.exact = checked.exact;
+  loaded.inexact_condition = checked.condition;
+  loaded.nmse = checked.nmse;
+  loaded.rows_compared = checked.rows_compared;
+  return loaded;
+}
+
+Result<ConnectionPtr> Worker::wait_for_upstream() {
+  auto upstream = upstreams_.pop(in(kUpstreamTime));
+  if (!upstream) return fail(ErrorCode::kDeadlineExceeded, "the stage before did not connect");
+  return std::move(*upstream);
+}
+
+Error Worker::serve(const wire::LoadStage& load, engine::StageEngine& engine,
+                    transport::Connection& upstream, pipeline::DialedLink& downstream) {
+  pipeline::StageServer server(engine, upstream, *downstream.connection, clock_,
+                               {.epoch = PlanEpoch{load.epoch},
+                                .stage = StageIndex{load.stage_index},
+                                .credits = load.credits,
+                                .downstream_credits = downstream.credits,
+                                .rows_max = load.rows_max,
+                                .outgoing_type = load.hidden_type});
+  {
+    MutexLock lock(mutex_);
+    if (leaving_) return Error(ErrorCode::kCancelled, "the worker is leaving");
+    server_ = &server;
+  }
+  Error reason = server.run();
+  MutexLock lock(mutex_);
+  server_ = nullptr;
+  return reason;
+}
+
+}  // namespace
+
+Result<void> run_stage_worker(const StageWorkerOptions& options, transport::Transport& transport,
+                              const engine::StageEngineFactory& make_engine, const Clock& clock) {
+  return Worker(options, transport, make_engine, clock).run();
+}
+
+}  // namespace salvage::agent

@@ -1,0 +1,269 @@
+#include "pipeline/pipeline_client.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "pipeline/convert.h"
+
+namespace salvage::pipeline {
+namespace {
+
+double seconds_between(TimePoint begin, TimePoint end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+}  // namespace
+
+std::string_view finish_reason_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kContextFull:
+      return "context_full";
+    case FinishReason::kCancelled:
+      return "cancelled";
+  }
+  return "stop";
+}
+
+PipelineClient::PipelineClient(transport::Connection& first, transport::Connection& results,
+                               const Clock& clock, const PipelineClientOptions& options)
+    : first_(first),
+      results_(results),
+      clock_(clock),
+      options_(options),
+      scheduler_(options.limits),
+      result_thread_([this] { result_loop(); }),
+      credit_thread_([this] { credit_loop(); }) {}
+
+PipelineClient::~PipelineClient() {
+  fail_all(Error(ErrorCode::kCancelled, "the pipeline was closed"));
+  first_.shutdown();
+  results_.shutdown();
+  result_thread_.join();
+  credit_thread_.join();
+}
+
+Result<RequestId> PipelineClient::generate(GenerateRequest request) {
+  RequestId id;
+  {
+    MutexLock lock(mutex_);
+    if (!broken_.empty()) return fail(broken_.front());
+    id.value = next_request_++;
+    RETURN_IF_ERROR(scheduler_.submit(
+        {.request = id, .prompt = request.prompt, .logits_for_prompt = request.logits_for_prompt}));
+    live_.emplace(id, make_live(std::move(request)));
+    const auto sent = pump();
+    if (sent) return id;
+    live_.erase(id);  // Its owner hears of the failure from us, not from an event.
+    scheduler_.finish(id);
+    first_.shutdown();  // The credit thread notices and tells the other requests.
+  }
+  return fail(ErrorCode::kUnavailable, "the first stage is gone");
+}
+
+std::shared_ptr<PipelineClient::Live> PipelineClient::make_live(GenerateRequest request) {
+  auto live = std::make_shared<Live>();
+  live->submitted = clock_.now();
+  live->stats.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
+  if (request.sampler) {
+    for (const TokenId token : request.prompt) request.sampler->accept(token);
+  }
+  live->request = std::move(request);
+  return live;
+}
+
+void PipelineClient::cancel(RequestId id) {
+  Events events;
+  {
+    MutexLock lock(mutex_);
+    if (live_.contains(id)) end(id, FinishReason::kCancelled, events);
+  }
+  deliver(events);
+}
+
+void PipelineClient::fail_all(const Error& error) {
+  Events events;
+  {
+    MutexLock lock(mutex_);
+    broken_.push_back(error);
+    for (const auto& [id, live] : live_) {
+      scheduler_.finish(id);
+      events.push_back([live = live, error] {
+        if (live->request.handler.failed) live->request.handler.failed(error);
+      });
+    }
+    live_.clear();
+  }
+  deliver(events);
+}
+
+void PipelineClient::replay() {
+  MutexLock lock(mutex_);
+  scheduler_.replay();
+  // A send that fails is seen by the result thread too, which ends the requests.
+  (void)pump();
+}
+
+void PipelineClient::break_down(Error error) {
+  {
+    MutexLock lock(mutex_);
+    if (!broken_.empty()) return;  // whoever broke it has said why
+  }
+  fail_all(options_.explain ? options_.explain(std::move(error)) : error);
+}
+
+void PipelineClient::result_loop() {
+  transport::IncomingFrame frame;
+  for (;;) {
+    Events events;
+    Result<void> done = receive_result(frame);
+    if (done) done = take_result(events);
+    deliver(events);
+    if (!done) return break_down(Error(done.error()).within("from the last stage"));
+  }
+}
+
+// The first stage's credits: the scheduler keeps fewer steps under way than it was granted, so they
+// only have to be read; the end of the link is news.
+void PipelineClient::credit_loop() {
+  transport::IncomingFrame frame;
+  for (;;) {
+    if (auto received = first_.receive_frame(frame); !received) {
+      return break_down(Error(received.error()).within("from the first stage"));
+    }
+  }
+}
+
+Result<void> PipelineClient::receive_result(transport::IncomingFrame& frame) {
+  for (;;) {
+    RETURN_IF_ERROR(results_.receive_frame(frame));
+    if (frame.header.type != wire::FrameType::kStepResult) {
+      return fail(ErrorCode::kCorrupt, "a result link carried another frame than a result");
+    }
+    if (frame.header.epoch == options_.epoch) break;
+    if (frame.header.data_bytes != 0) RETURN_IF_ERROR(results_.skip_data());
+  }
+  RETURN_IF_ERROR(wire::decode(frame.header, frame.body, result_));
+  if (result_.row_count > options_.limits.logit_rows_max ||
+      result_.vocabulary_size != options_.vocabulary_size) {
+    return fail(ErrorCode::kCorrupt, "a result does not fit the plan");
+  }
+  ASSIGN_OR_RETURN(auto logits, logits_.resize(result_.data_bytes() / sizeof(float)));
+  if (logits.empty()) return {};
+  return results_.receive_data(logits_.bytes());
+}
+
+Result<void> PipelineClient::take_result(Events& events) {
+  if (observer_) observer_(result_);
+  MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(const std::vector<ResultRow> rows, scheduler_.on_result(result_.step));
+  for (const ResultRow& row : rows) {
+    if (row.index >= result_.row_count) {
+      return fail(ErrorCode::kCorrupt, "a result lacks rows that were asked for");
+    }
+    take_row(row, events);
+  }
+  return pump();
+}
+
+void PipelineClient::take_row(const ResultRow& row, Events& events) {
+  const auto found = live_.find(row.request);
+  if (found == live_.end()) return;
+  const std::shared_ptr<Live> live = found->second;
+  if (result_.form == wire::LogitsForm::kAll && live->request.handler.logits) {
+    // Valid until this thread receives again, which is after it delivered the events.
+    events.push_back([live, position = row.position, logits = logits_row(row.index)] {
+      live->request.handler.logits(position, logits);
+    });
+  }
+  if (!row.samples) return;
+  if (live->request.answer_tokens_max == 0) return end(row.request, FinishReason::kLength, events);
+  accept(row.request, *live, sample(*live, row.index), events);
+}
+
+std::span<const float> PipelineClient::logits_row(std::uint32_t index) const {
+  const std::size_t vocabulary = result_.vocabulary_size;
+  if (result_.form != wire::LogitsForm::kAll) return {};
+  return logits_.floats().subspan(index * vocabulary, vocabulary);
+}
+
+TokenId PipelineClient::sample(Live& live, std::uint32_t index) {
+  engine::Sampler& sampler = *live.request.sampler;
+  if (result_.form == wire::LogitsForm::kAll) return sampler.choose(logits_row(index));
+  const std::size_t begin = std::size_t{index} * result_.top_k;
+  return sampler.choose(std::span<const TokenId>(result_.ids).subspan(begin, result_.top_k),
+                        std::span<const float>(result_.logits).subspan(begin, result_.top_k));
+}
+
+void PipelineClient::accept(RequestId id, Live& live, TokenId token, Events& events) {
+  const TimePoint now = clock_.now();
+  if (live.stats.answer_tokens == 0) {
+    live.first_token = now;
+    live.stats.ttft_seconds = seconds_between(live.submitted, now);
+    live.stats.reused_tokens = scheduler_.reused_count(id);
+  }
+  live.stats.decode_seconds = seconds_between(live.first_token, now);
+  if (live.request.ends && live.request.ends(token)) return end(id, FinishReason::kStop, events);
+  live.request.sampler->accept(token);
+  ++live.stats.answer_tokens;
+  events.push_back([shared = live_.at(id), token] {
+    if (shared->request.handler.token) shared->request.handler.token(token);
+  });
+  if (live.stats.answer_tokens == live.request.answer_tokens_max) {
+    return end(id, FinishReason::kLength, events);
+  }
+  if (!scheduler_.has_room(id)) return end(id, FinishReason::kContextFull, events);
+  scheduler_.on_token(id, token);
+}
+
+void PipelineClient::end(RequestId id, FinishReason reason, Events& events) {
+  scheduler_.finish(id);
+  events.push_back([live = live_.at(id), reason] {
+    if (live->request.handler.done) live->request.handler.done(reason, live->stats);
+  });
+  live_.erase(id);
+}
+
+// Sends whatever may be sent now. The scheduler bounds what is under way, so this does not block
+// for longer than the first stage takes to read.
+Result<void> PipelineClient::pump() {
+  while (auto step = scheduler_.next()) {
+    to_wire(*step, options_.position_planes, batch_);
+    batch_.epoch = options_.epoch;
+    batch_.logits = logits_for(*step);
+    batch_.wants_timing = static_cast<bool>(observer_);
+    RETURN_IF_ERROR(wire::encode(batch_, body_));
+    RETURN_IF_ERROR(first_.send_frame({.type = wire::FrameType::kMicroBatch,
+                                       .epoch = options_.epoch,
+                                       .step = step->step,
+                                       .body = body_,
+                                       .data = {}}));
+  }
+  return {};
+}
+
+// The smallest form that serves every row of the step.
+wire::LogitsRequest PipelineClient::logits_for(const PlannedStep& step) {
+  wire::LogitsRequest wanted{.form = wire::LogitsForm::kTopK, .top_k = 1};
+  for (std::size_t row = 0; row < step.requests.size(); ++row) {
+    const auto found = live_.find(step.requests[row]);
+    if (step.wants_logits[row] == 0 || found == live_.end()) continue;
+    const GenerateRequest& request = found->second->request;
+    const std::uint32_t candidates = request.sampler ? request.sampler->candidates_wanted() : 1;
+    if (request.wants_all_logits || request.logits_for_prompt || candidates == 0) {
+      return {.form = wire::LogitsForm::kAll, .top_k = 0};
+    }
+    wanted.top_k = std::max(wanted.top_k, std::min(candidates, options_.vocabulary_size));
+  }
+  return wanted;
+}
+
+void PipelineClient::deliver(const Events& events) {
+  for (const auto& event : events) event();
+}
+
+}  // namespace salvage::pipeline

@@ -1,0 +1,245 @@
+#include "pipeline/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "pipeline/chunking.h"
+
+namespace salvage::pipeline {
+namespace {
+
+std::uint32_t common_prefix(const std::vector<TokenId>& a, const std::vector<TokenId>& b) {
+  const auto end = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return static_cast<std::uint32_t>(end.first - a.begin());
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerLimits& limits)
+    : limits_(limits), lanes_(limits.sequence_count) {
+  CHECK(limits.stage_count > 0 && limits.sequence_count > 0 && limits.rows_max > 0);
+  CHECK(limits.logit_rows_max > 0 && limits.in_flight_max > 0);
+}
+
+Result<void> Scheduler::submit(Submission submission) {
+  const std::size_t count = submission.prompt.size();
+  if (count == 0) return fail(ErrorCode::kInvalidArgument, "the prompt has no tokens");
+  if (count > limits_.context_per_sequence) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("the prompt has {} tokens, the context holds {}; shorten the prompt or "
+                            "raise --ctx",
+                            count, limits_.context_per_sequence));
+  }
+  if (requests_.contains(submission.request)) {
+    return fail(ErrorCode::kInvalidArgument, "the request id is in use");
+  }
+  Request request;
+  request.tokens = std::move(submission.prompt);
+  request.prompt_count = static_cast<std::uint32_t>(count);
+  request.logits_for_prompt = submission.logits_for_prompt;
+  requests_.emplace(submission.request, std::move(request));
+  queue_.push_back(submission.request);
+  return {};
+}
+
+std::optional<PlannedStep> Scheduler::next() {
+  if (in_flight_.size() >= limits_.in_flight_max) return std::nullopt;
+  admit();
+  if (auto step = next_decode()) return step;
+  return next_chunk();
+}
+
+void Scheduler::admit() {
+  while (!queue_.empty()) {
+    Request& request = requests_.at(queue_.front());
+    const auto lane = best_lane(request);
+    if (!lane) return;
+    place(queue_.front(), request, *lane);
+    queue_.pop_front();
+  }
+}
+
+// How many of the lane's tokens a request may keep. The last prompt token is always computed, for
+// its logits are wanted; where all prompt rows' logits are, nothing may be kept.
+std::uint32_t Scheduler::reusable(const Lane& lane, const Request& request) const {
+  if (!limits_.reuse_prefix || request.logits_for_prompt) return 0;
+  const auto all_but_last = static_cast<std::uint32_t>(request.tokens.size()) - 1;
+  const std::uint32_t shared = std::min(common_prefix(lane.tokens, request.tokens), all_but_last);
+  return limits_.can_trim || shared == lane.tokens.size() ? shared : 0;
+}
+
+// The idle lane with the longest reusable prefix; among equals the one unused for longest.
+std::optional<std::uint32_t> Scheduler::best_lane(const Request& request) const {
+  std::optional<std::uint32_t> best;
+  std::uint32_t best_reuse = 0;
+  for (std::uint32_t index = 0; index < lanes_.size(); ++index) {
+    const Lane& lane = lanes_[index];
+    if (lane.owner) continue;
+    const std::uint32_t reuse = reusable(lane, request);
+    if (!best || reuse > best_reuse ||
+        (reuse == best_reuse && lane.last_use < lanes_[*best].last_use)) {
+      best = index;
+      best_reuse = reuse;
+    }
+  }
+  return best;
+}
+
+void Scheduler::place(RequestId id, Request& request, std::uint32_t lane_index) {
+  Lane& lane = lanes_[lane_index];
+  const std::uint32_t keep = reusable(lane, request);
+  const SequenceId sequence{lane_index};
+  if (keep < lane.tokens.size() || (lane.used_before && keep == 0)) {
+    engine::SequenceOp op;
+    op.kind = keep == 0 ? engine::SequenceOpKind::kClear : engine::SequenceOpKind::kTrim;
+    op.sequence = sequence;
+    op.position = static_cast<std::int32_t>(keep);
+    request.ops.push_back(op);
+  }
+  lane.tokens.resize(keep);
+  lane.used_before = true;
+  lane.owner = id;
+  lane.last_use = ++use_counter_;
+  request.lane = lane_index;
+  request.sent = keep;
+  request.reused = keep;
+  std::uint32_t rows_max = limits_.rows_max;
+  if (request.logits_for_prompt) rows_max = std::min(rows_max, limits_.logit_rows_max);
+  request.chunk_rows = limits_.chunk_rows != 0
+                           ? std::min(limits_.chunk_rows, rows_max)
+                           : choose_chunk_rows(request.unsent(), limits_.stage_count, rows_max);
+}
+
+std::optional<PlannedStep> Scheduler::next_decode() {
+  std::vector<RequestId> ready;
+  std::uint32_t decoding = 0;
+  for (const auto& [id, request] : requests_) {
+    if (!request.lane || !request.decodes()) continue;
+    ++decoding;
+    if (!request.waiting) ready.push_back(id);
+  }
+  if (ready.empty() || in_flight_of(true) >= limits_.stage_count) return std::nullopt;
+  const std::uint32_t share = (decoding + limits_.stage_count - 1) / limits_.stage_count;
+  const std::uint32_t rows = std::min({share, limits_.rows_max, limits_.logit_rows_max});
+  if (ready.size() > rows) ready.resize(rows);
+  std::sort(ready.begin(), ready.end(), [this](RequestId a, RequestId b) {
+    return requests_.at(a).lane < requests_.at(b).lane;  // libllama groups ascending sequences
+  });
+  PlannedStep step;
+  SentStep sent;
+  sent.decode = true;
+  for (const RequestId id : ready) add_row(step, sent, id, requests_.at(id));
+  return send(std::move(step), std::move(sent));
+}
+
+std::optional<PlannedStep> Scheduler::next_chunk() {
+  const bool somebody_decodes =
+      std::any_of(requests_.begin(), requests_.end(),
+                  [](const auto& entry) { return entry.second.lane && entry.second.decodes(); });
+  if (somebody_decodes && in_flight_of(false) >= limits_.stage_count) return std::nullopt;
+  for (auto& [id, request] : requests_) {
+    if (!request.lane || request.decodes()) continue;
+    PlannedStep step;
+    SentStep sent;
+    const std::uint32_t rows = std::min(request.chunk_rows, request.unsent());
+    for (std::uint32_t row = 0; row < rows; ++row) add_row(step, sent, id, request);
+    return send(std::move(step), std::move(sent));
+  }
+  return std::nullopt;
+}
+
+void Scheduler::add_row(PlannedStep& step, SentStep& sent, RequestId id, Request& request) {
+  const std::uint32_t position = request.sent++;
+  const TokenId token = request.tokens[position];
+  const bool is_last = request.unsent() == 0;
+  const bool wants = is_last || (request.logits_for_prompt && position < request.prompt_count);
+  lanes_[*request.lane].tokens.push_back(token);
+  step.ops.insert(step.ops.end(), request.ops.begin(), request.ops.end());
+  request.ops.clear();
+  step.tokens.push_back(token);
+  step.positions.push_back(static_cast<std::int32_t>(position));
+  step.sequences.push_back(SequenceId{*request.lane});
+  step.wants_logits.push_back(wants ? 1 : 0);
+  step.requests.push_back(id);
+  if (wants) {
+    const auto index = static_cast<std::uint32_t>(sent.rows.size());
+    sent.rows.push_back({.request = id, .position = position, .index = index, .samples = is_last});
+  }
+  if (is_last) request.waiting = true;
+}
+
+PlannedStep Scheduler::send(PlannedStep step, SentStep sent) {
+  step.step = StepId{next_step_++};
+  sent.step = step.step;
+  in_flight_.push_back(std::move(sent));
+  return step;
+}
+
+std::uint32_t Scheduler::in_flight_of(bool decode) const {
+  return static_cast<std::uint32_t>(
+      std::count_if(in_flight_.begin(), in_flight_.end(),
+                    [decode](const SentStep& sent) { return sent.decode == decode; }));
+}
+
+Result<std::vector<ResultRow>> Scheduler::on_result(StepId step) {
+  if (in_flight_.empty() || in_flight_.front().step != step) {
+    return fail(ErrorCode::kInternal,
+                fmt::format("the result of step {} came out of order", step.value));
+  }
+  SentStep sent = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  std::erase_if(sent.rows,
+                [this](const ResultRow& row) { return !requests_.contains(row.request); });
+  if (sent.forgotten) sent.rows.clear();
+  return std::move(sent.rows);
+}
+
+void Scheduler::on_token(RequestId id, TokenId token) {
+  Request& request = requests_.at(id);
+  CHECK(request.waiting);
+  request.waiting = false;
+  request.tokens.push_back(token);
+}
+
+void Scheduler::finish(RequestId id) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return;
+  if (found->second.lane) {
+    Lane& lane = lanes_[*found->second.lane];
+    lane.owner.reset();
+    lane.last_use = ++use_counter_;
+    // Ops that never left (cancelled before its first rows) still have to reach the stages.
+    if (!found->second.ops.empty()) lane.tokens.clear();
+  }
+  std::erase(queue_, id);
+  requests_.erase(found);
+}
+
+void Scheduler::replay() {
+  for (SentStep& sent : in_flight_) sent.forgotten = true;
+  for (std::uint32_t index = 0; index < lanes_.size(); ++index) {
+    lanes_[index].tokens.clear();
+    lanes_[index].used_before = true;
+  }
+  for (auto& [id, request] : requests_) {
+    if (!request.lane) continue;
+    request.waiting = false;
+    request.ops.clear();
+    place(id, request, *request.lane);
+  }
+}
+
+std::uint32_t Scheduler::token_count(RequestId id) const {
+  const auto found = requests_.find(id);
+  return found == requests_.end() ? 0 : static_cast<std::uint32_t>(found->second.tokens.size());
+}
+
+std::uint32_t Scheduler::reused_count(RequestId id) const {
+  const auto found = requests_.find(id);
+  return found == requests_.end() ? 0 : found->second.reused;
+}
+
+}  // namespace salvage::pipeline

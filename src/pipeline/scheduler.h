@@ -1,0 +1,145 @@
+#pragma once
+
+// The scheduler decides what the pipeline computes next. It is a pure state machine: events in
+// (a request, a result, a token), planned micro-batches out; no clock, no thread, no socket, so its
+// whole behaviour is tested in microseconds. One thread owns it.
+//
+// Rules, in this order:
+//  1. At most `in_flight_max` steps are under way: more would only wait in queues.
+//  2. Decode goes first. With S stages, at most S decode groups are under way, each of
+//     ceil(D / S) rows for D decoding requests, so that every stage has a group to work on and no
+//     group is needlessly small.
+//  3. Prompts fill the rest, oldest first, in chunks that may all be under way at once; while
+//     somebody decodes, at most S chunks, so that a token never waits for more than one chunk a
+//     stage.
+//  4. A request takes the idle sequence that shares the longest prefix with its prompt and computes
+//     only what differs.
+//
+// All stages see steps in the order in which next() gave them, and results come back in that order.
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "engine/stage_engine.h"
+
+namespace salvage::pipeline {
+
+struct SchedulerLimits {
+  std::uint32_t stage_count = 1;
+  std::uint32_t sequence_count = 1;
+  std::uint32_t context_per_sequence = 4096;  // tokens
+  std::uint32_t rows_max = 128;               // rows of one micro-batch
+  std::uint32_t logit_rows_max = 16;          // rows of one micro-batch that may want logits
+  std::uint32_t in_flight_max = 4;            // steps; at least stage_count
+  std::uint32_t chunk_rows = 0;               // 0 = chosen from prompt length and stages
+  bool can_trim = true;                       // False: recurrent state, no cutting back
+  bool reuse_prefix = true;
+};
+
+struct Submission {
+  RequestId request;
+  std::vector<TokenId> prompt;     // not empty
+  bool logits_for_prompt = false;  // Every prompt row's logits come back, not the last row's only.
+};
+
+// One micro-batch to send, rows in order. `requests[i]` is whose row i is.
+struct PlannedStep {
+  StepId step;
+  std::vector<engine::SequenceOp> ops;
+  std::vector<TokenId> tokens;
+  std::vector<std::int32_t> positions;
+  std::vector<SequenceId> sequences;
+  std::vector<std::uint8_t> wants_logits;
+  std::vector<RequestId> requests;
+};
+
+// A row whose logits have come back.
+struct ResultRow {
+  RequestId request;
+  std::uint32_t position = 0;
+  std::uint32_t index = 0;  // among all rows of the step that wanted logits
+  bool samples = false;     // The request waits for its next token from these logits.
+};
+
+class Scheduler {
+ public:
+  explicit Scheduler(const SchedulerLimits& limits);
+
+  // Queues a request. Fails if its prompt is empty, does not fit the context, or the id is in use.
+  Result<void> submit(Submission submission);
+  // The next micro-batch, if one may be sent now. Each one returned is under way from here on.
+  std::optional<PlannedStep> next();
+  // A step's result arrived. Rows whose request is gone are left out. Out of order: `internal`.
+  Result<std::vector<ResultRow>> on_result(StepId step);
+  // The token chosen for a request; it is computed next. The request must be waiting for it.
+  void on_token(RequestId request, TokenId token);
+  // The request is over (done, cancelled, failed); its sequence becomes idle and keeps its prefix.
+  void finish(RequestId request);
+  // Forgets every stage's KV cache and all steps under way, then computes every live request again
+  // from its tokens (prompt and answer so far). What was sent to the client stays sent.
+  void replay();
+
+  // Tokens of prompt and answer so far; 0 if unknown.
+  std::uint32_t token_count(RequestId request) const;
+  // Prompt tokens that were already in the KV cache when the request started.
+  std::uint32_t reused_count(RequestId request) const;
+  bool has_room(RequestId request) const {
+    return token_count(request) < limits_.context_per_sequence;
+  }
+  std::size_t live_count() const { return requests_.size(); }
+  std::size_t in_flight() const { return in_flight_.size(); }
+  const SchedulerLimits& limits() const { return limits_; }
+
+ private:
+  struct Request {
+    std::vector<TokenId> tokens;
+    std::uint32_t prompt_count = 0;
+    std::uint32_t sent = 0;  // tokens[0 .. sent) are in the KV cache or on their way there
+    std::uint32_t reused = 0;
+    std::uint32_t chunk_rows = 0;
+    bool logits_for_prompt = false;
+    bool waiting = false;  // the logits of its last token are under way
+    std::optional<std::uint32_t> lane;
+    std::vector<engine::SequenceOp> ops;  // to send with its first rows
+    std::uint32_t unsent() const { return static_cast<std::uint32_t>(tokens.size()) - sent; }
+    bool decodes() const { return waiting || (unsent() == 1 && sent > 0); }
+  };
+  // A sequence's lane of the KV cache: what it holds, and who uses it.
+  struct Lane {
+    std::vector<TokenId> tokens;
+    bool used_before = false;
+    std::uint64_t last_use = 0;
+    std::optional<RequestId> owner;
+  };
+  struct SentStep {
+    StepId step;
+    bool decode = false;
+    bool forgotten = false;  // replay() made it meaningless
+    std::vector<ResultRow> rows;
+  };
+
+  void admit();
+  void place(RequestId id, Request& request, std::uint32_t lane);
+  std::uint32_t reusable(const Lane& lane, const Request& request) const;
+  std::optional<std::uint32_t> best_lane(const Request& request) const;
+  std::optional<PlannedStep> next_decode();
+  std::optional<PlannedStep> next_chunk();
+  void add_row(PlannedStep& step, SentStep& sent, RequestId id, Request& request);
+  PlannedStep send(PlannedStep step, SentStep sent);
+  std::uint32_t in_flight_of(bool decode) const;
+
+  SchedulerLimits limits_;
+  std::map<RequestId, Request> requests_;  // by id = by age
+  std::deque<RequestId> queue_;            // no lane yet
+  std::vector<Lane> lanes_;
+  std::deque<SentStep> in_flight_;
+  std::uint64_t next_step_ = 1;
+  std::uint64_t use_counter_ = 0;
+};
+
+}  // namespace salvage::pipeline

@@ -1,0 +1,281 @@
+#include "pipeline/stage_server.h"
+
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/system_info.h"
+#include "pipeline/convert.h"
+
+namespace salvage::pipeline {
+
+// One micro-batch's way through this stage, with every buffer that it needs.
+struct StageServer::Job {
+  wire::MicroBatch batch;
+  wire::FloatBuffer hidden_in;
+  std::vector<std::byte> packed;  // hidden states as f16 or q8, in or out
+  std::vector<engine::SequenceOp> ops;
+  engine::StepOutput output;
+  wire::StepResult result;   // last stage
+  wire::FloatBuffer logits;  // last stage, all logits wanted
+  std::vector<std::byte> body;
+  TimePoint received;
+};
+
+StageServer::StageServer(engine::StageEngine& engine, transport::Connection& upstream,
+                         transport::Connection& downstream, const Clock& clock,
+                         const StageServerOptions& options)
+    : engine_(engine),
+      upstream_(upstream),
+      downstream_(downstream),
+      clock_(clock),
+      options_(options),
+      free_(options.credits + 3),
+      received_(options.credits + 3),
+      computed_(options.credits + 3),
+      downstream_credits_(options.downstream_credits) {
+  // One job with the engine, one being received, one being sent, the rest waiting.
+  for (std::uint32_t i = 0; i < options.credits + 3; ++i) (void)free_.push(std::make_unique<Job>());
+}
+
+StageServer::~StageServer() = default;
+
+Error StageServer::run() {
+  std::thread receiver([this] { receive_loop(); });
+  std::thread sender([this] { send_loop(); });
+  std::optional<std::thread> credits;
+  if (!engine_.facts().gives_logits) credits.emplace([this] { credit_loop(); });
+  end(compute_loop());
+  receiver.join();
+  sender.join();
+  if (credits) credits->join();
+  MutexLock lock(mutex_);
+  return reasons_.front();
+}
+
+void StageServer::stop() {
+  end(Error(ErrorCode::kCancelled, "the stage was told to stop"));
+}
+
+// Wakes every thread; the first reason given is the one that run() returns.
+void StageServer::end(Error reason) {
+  {
+    MutexLock lock(mutex_);
+    reasons_.push_back(std::move(reason));
+    ended_ = true;
+  }
+  credit_arrived_.notify_all();
+  free_.close();
+  received_.close();
+  computed_.close();
+  upstream_.shutdown();
+  downstream_.shutdown();
+}
+
+void StageServer::receive_loop() {
+  transport::IncomingFrame frame;
+  while (auto job = free_.pop()) {
+    const Result<bool> wanted = receive_one(**job, frame);
+    if (!wanted) return end(Error(wanted.error()).within("from the stage before"));
+    if (!*wanted) {
+      (void)free_.push(std::move(*job));
+    } else if (!received_.push(std::move(*job))) {
+      return;
+    }
+  }
+}
+
+// False: a frame of an old plan, dropped.
+Result<bool> StageServer::receive_one(Job& job, transport::IncomingFrame& frame) {
+  RETURN_IF_ERROR(upstream_.receive_frame(frame));
+  job.received = clock_.now();
+  if (frame.header.type != wire::FrameType::kMicroBatch) {
+    return fail(ErrorCode::kCorrupt, "a data link carried another frame than a micro-batch");
+  }
+  if (frame.header.epoch != options_.epoch) {
+    if (frame.header.data_bytes != 0) RETURN_IF_ERROR(upstream_.skip_data());
+    return false;
+  }
+  RETURN_IF_ERROR(wire::decode(frame.header, frame.body, job.batch));
+  RETURN_IF_ERROR(check(job.batch));
+  const wire::HiddenShape& shape = job.batch.hidden;
+  ASSIGN_OR_RETURN(const std::span<float> rows,
+                   job.hidden_in.resize(std::uint64_t{shape.row_count} * shape.row_width));
+  if (shape.row_count == 0) return true;
+  if (shape.type == wire::HiddenType::kF32) {
+    RETURN_IF_ERROR(upstream_.receive_data(job.hidden_in.bytes()));
+    return true;
+  }
+  job.packed.resize(wire::hidden_bytes(shape));
+  RETURN_IF_ERROR(upstream_.receive_data(job.packed));
+  RETURN_IF_ERROR(wire::decode_hidden(job.packed, shape, rows));
+  return true;
+}
+
+// Against the plan, before anything is allocated for the rows.
+Result<void> StageServer::check(const wire::MicroBatch& batch) const {
+  const engine::StageFacts& facts = engine_.facts();
+  const std::uint32_t width = facts.takes_tokens ? 0 : facts.row_width_in;
+  const std::uint32_t rows = facts.takes_tokens ? 0 : batch.row_count();
+  if (batch.row_count() == 0 || batch.row_count() > options_.rows_max) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("a micro-batch of {} rows; the plan allows 1 to {}", batch.row_count(),
+                            options_.rows_max));
+  }
+  if (batch.hidden.row_count != rows || batch.hidden.row_width != width) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("hidden states of {} x {}, expected {} x {}", batch.hidden.row_count,
+                            batch.hidden.row_width, rows, width));
+  }
+  if (batch.position_planes != facts.position_planes) {
+    return fail(ErrorCode::kInvalidArgument, "wrong number of position planes");
+  }
+  return {};
+}
+
+Error StageServer::compute_loop() {
+  std::vector<std::byte> credit_body;
+  (void)wire::encode(wire::Credit{1}, credit_body);
+  for (;;) {
+    const TimePoint idle_from = clock_.now();
+    auto job = received_.pop();
+    if (!job) return Error(ErrorCode::kCancelled, "the stage ended");
+    const TimePoint begin = clock_.now();
+    counters_.idle_us += static_cast<std::uint64_t>(microseconds_between(idle_from, begin));
+    // The place in the queue is free again: whoever is before us may send one more.
+    const auto granted = upstream_.send_frame({.type = wire::FrameType::kCredit,
+                                               .epoch = options_.epoch,
+                                               .step = {},
+                                               .body = credit_body,
+                                               .data = {}});
+    if (!granted) return Error(granted.error()).within("to the stage before");
+    if (auto done = compute_one(**job); !done) {
+      failed_step_ = (*job)->batch.step;
+      return Error(done.error());
+    }
+    if (!computed_.push(std::move(*job))) return Error(ErrorCode::kCancelled, "the stage ended");
+  }
+}
+
+Result<void> StageServer::compute_one(Job& job) {
+  const TimePoint begin = clock_.now();
+  wire::MicroBatch& batch = job.batch;
+  to_engine(batch.ops, job.ops);
+  RETURN_IF_ERROR(engine_.apply(job.ops));
+  RETURN_IF_ERROR(engine_.run(view_of(batch, std::as_const(job.hidden_in).floats()), job.output));
+  const TimePoint end = clock_.now();
+  if (batch.wants_timing) {
+    wire::StageTiming timing{.stage = options_.stage};
+    timing.queue_us = static_cast<std::uint32_t>(microseconds_between(job.received, begin));
+    timing.compute_us = static_cast<std::uint32_t>(microseconds_between(begin, end));
+    timing.send_us = counters_.last_send_us;
+    batch.timings.push_back(timing);
+  }
+  counters_.steps += 1;
+  counters_.rows += batch.row_count();
+  counters_.queue_us += static_cast<std::uint64_t>(microseconds_between(job.received, begin));
+  if (engine_.facts().gives_logits) RETURN_IF_ERROR(make_result(job));
+  counters_.busy_us += static_cast<std::uint64_t>(microseconds_between(begin, clock_.now()));
+  return {};
+}
+
+// The engine's logits are valid until its next run only: reduce them, or copy them out.
+Result<void> StageServer::make_result(Job& job) {
+  const std::uint32_t vocabulary = engine_.facts().vocabulary_size;
+  wire::StepResult& result = job.result;
+  result.epoch = options_.epoch;
+  result.step = job.batch.step;
+  result.form = job.batch.logits.form;
+  result.top_k = std::min(job.batch.logits.top_k, vocabulary);
+  result.vocabulary_size = vocabulary;
+  result.row_count = static_cast<std::uint32_t>(job.output.logits.size() / vocabulary);
+  result.timings = job.batch.timings;
+  wire::reduce_logits(job.output.logits, result);
+  if (result.form != wire::LogitsForm::kAll) return {};
+  ASSIGN_OR_RETURN(const std::span<float> copy, job.logits.resize(job.output.logits.size()));
+  std::copy(job.output.logits.begin(), job.output.logits.end(), copy.begin());
+  return {};
+}
+
+void StageServer::send_loop() {
+  while (auto job = computed_.pop()) {
+    const TimePoint begin = clock_.now();
+    if (auto sent = send_one(**job); !sent) {
+      return end(Error(sent.error()).within("to the stage after"));
+    }
+    counters_.last_send_us = static_cast<std::uint32_t>(microseconds_between(begin, clock_.now()));
+    (void)free_.push(std::move(*job));
+  }
+}
+
+Result<void> StageServer::send_one(Job& job) {
+  transport::OutgoingFrame frame{.type = wire::FrameType::kMicroBatch,
+                                 .epoch = options_.epoch,
+                                 .step = job.batch.step,
+                                 .body = {},
+                                 .data = {}};
+  if (engine_.facts().gives_logits) {
+    frame.type = wire::FrameType::kStepResult;
+    RETURN_IF_ERROR(wire::encode(job.result, job.body));
+    if (job.result.data_bytes() != 0) frame.data = job.logits.bytes();
+  } else {
+    wire::HiddenShape& shape = job.batch.hidden;
+    shape = {job.batch.row_count(), engine_.facts().row_width_out, options_.outgoing_type};
+    RETURN_IF_ERROR(wire::encode(job.batch, job.body));
+    frame.data = wire::float_bytes(job.output.hidden);
+    if (shape.type != wire::HiddenType::kF32) {
+      wire::encode_hidden(job.output.hidden, shape.row_width, shape.type, job.packed);
+      frame.data = job.packed;
+    }
+    RETURN_IF_ERROR(wait_for_credit());
+  }
+  frame.body = job.body;
+  return downstream_.send_frame(frame);
+}
+
+Result<void> StageServer::wait_for_credit() {
+  MutexLock lock(mutex_);
+  while (downstream_credits_ == 0 && !ended_) credit_arrived_.wait(mutex_);
+  if (ended_) return fail(ErrorCode::kCancelled, "the stage ended");
+  --downstream_credits_;
+  return {};
+}
+
+void StageServer::credit_loop() {
+  transport::IncomingFrame frame;
+  wire::Credit credit;
+  for (;;) {
+    auto received = downstream_.receive_frame(frame);
+    if (received) received = wire::decode(frame.header, frame.body, credit);
+    if (!received) return end(Error(received.error()).within("from the stage after"));
+    {
+      MutexLock lock(mutex_);
+      downstream_credits_ += credit.count;
+    }
+    credit_arrived_.notify_one();
+  }
+}
+
+wire::Stats StageServer::stats(bool reset) {
+  const auto take = [reset](std::atomic<std::uint64_t>& counter) {
+    return reset ? counter.exchange(0) : counter.load();
+  };
+  wire::Stats stats;
+  stats.stage_index = options_.stage.value;
+  stats.steps = take(counters_.steps);
+  stats.rows = take(counters_.rows);
+  stats.busy_us = take(counters_.busy_us);
+  stats.idle_us = take(counters_.idle_us);
+  stats.queue_us = take(counters_.queue_us);
+  stats.bytes_in = upstream_.bytes().in;
+  stats.bytes_out = downstream_.bytes().out;
+  if (const auto memory = process_memory()) {
+    stats.rss_bytes = memory->resident_bytes;
+    stats.rss_peak_bytes = memory->resident_peak_bytes;
+  }
+  return stats;
+}
+
+}  // namespace salvage::pipeline
