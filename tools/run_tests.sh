@@ -17,7 +17,7 @@ all_stages=(packages llama models style dev asan tsan clang conformance e2e fuzz
 # run_labels PRESET LABEL...: ctest for these labels. A label without a single test is a failure: a
 # suite that was lost from the build must not look like one that passed.
 run_labels() {
-  local preset=$1 label expression
+  local preset=$1 label expression log
   shift
   for label in "$@"; do
     if ctest --test-dir "build/$preset" -N -L "^$label\$" | grep -q '^Total Tests: 0$'; then
@@ -25,8 +25,13 @@ run_labels() {
     fi
   done
   expression=$(printf '|%s' "$@")
-  ctest --test-dir "build/$preset" -L "^(${expression:1})\$" -j "$(nproc)" \
-    --output-on-failure --no-tests=error --progress
+  log=build/$preset-tests.log
+  ctest --test-dir "build/$preset" -L "^(${expression:1})\$" -j "$(nproc)" --output-on-failure \
+    --no-tests=error 2>&1 | tee "$log" | follow "tests ($preset)" 'Test +#' || {
+    grep -v ' Passed ' "$log" | grep -vE '^ *Start ' | tail -n 200 >&2
+    die "tests failed in the build $preset; the lines above (whole log: $log) say which."
+  }
+  grep -E 'tests passed|sec\*proc' "$log"
 }
 
 # run_stage_tests PRESET LABEL...: builds what these labels need, nothing else, and runs it.
@@ -50,6 +55,7 @@ stage_style() {
   tools/check_layers.py --self-test | tail -n 1
   tools/check_layers.py
   tools/tidy --self-test
+  tools/tools_test.sh
   tools/tidy
   git ls-files -z --cached --others --exclude-standard '*.h' '*.cc' |
     xargs -0 clang-format-14 --dry-run -Werror ||
