@@ -97,6 +97,7 @@ bool is_special_count(const ArchitectureRow& row, std::uint32_t count) {
 // Properties of this one file that make an architecture with rules uncuttable.
 std::string refusal_of_file(const Gguf& model, const ArchitectureRow& row,
                             std::uint32_t layer_count) {
+  if (model.metadata().has("salvage.shard.version")) return "it is a shard of a model already";
   if (is_special_count(row, layer_count)) {
     return fmt::format("llama.cpp derives how a {} of {} layers computes from that number alone",
                        row.name, layer_count);
