@@ -8,8 +8,10 @@
 // Thread rule of a Connection: at most one thread sends and at most one receives, both at once;
 // shutdown() from any thread wakes both, which then fail with `unavailable`. Deadlines are absolute
 // times of the steady clock.
-// Failure: after any error but `deadline_exceeded` at a frame boundary the connection is useless;
-// destroy it. `unavailable` = the peer is gone, `corrupt` = the peer sent something wrong.
+// Failure: `deadline_exceeded` = not one byte of the frame moved, the connection is as before.
+// After anything else it is useless; destroy it. `unavailable` = the peer is gone, or stalled in
+// the middle of a frame past the deadline; `corrupt`, `unsupported` = the peer sent something
+// wrong.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,0 +1,312 @@
+#include "transport/tcp/socket.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+namespace salvage::transport {
+namespace {
+
+constexpr int kBacklog = 64;  // A pipeline has a handful of links; more waiting means trouble.
+// One call moves at most so much; the kernel's own limit is a little under 2 GiB.
+constexpr std::size_t kCallBytesMax = std::size_t{1} << 30;
+
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t bytes = 0;
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+Address address_of(const Endpoint& endpoint) {
+  Address address;
+  if (endpoint.kind == EndpointKind::kUnix) {
+    sockaddr_un unix_address{};
+    unix_address.sun_family = AF_UNIX;
+    // parse_endpoint() has checked the length; an Endpoint made by hand is ours to get right.
+    CHECK(endpoint.path.size() < sizeof(unix_address.sun_path));
+    std::memcpy(unix_address.sun_path, endpoint.path.c_str(), endpoint.path.size() + 1);
+    std::memcpy(&address.storage, &unix_address, sizeof(unix_address));
+    address.bytes = sizeof(unix_address);
+  } else if (endpoint.kind == EndpointKind::kTcp4) {
+    sockaddr_in ipv4{};
+    ipv4.sin_family = AF_INET;
+    ipv4.sin_port = htons(endpoint.port);
+    CHECK(::inet_pton(AF_INET, endpoint.address.c_str(), &ipv4.sin_addr) == 1);
+    std::memcpy(&address.storage, &ipv4, sizeof(ipv4));
+    address.bytes = sizeof(ipv4);
+  } else {
+    sockaddr_in6 ipv6{};
+    ipv6.sin6_family = AF_INET6;
+    ipv6.sin6_port = htons(endpoint.port);
+    CHECK(::inet_pton(AF_INET6, endpoint.address.c_str(), &ipv6.sin6_addr) == 1);
+    std::memcpy(&address.storage, &ipv6, sizeof(ipv6));
+    address.bytes = sizeof(ipv6);
+  }
+  return address;
+}
+
+ErrorCode code_of(int error_number) {
+  switch (error_number) {
+    case EACCES:
+    case EPERM:
+      return ErrorCode::kPermissionDenied;
+    case ENOENT:
+    case ECONNREFUSED:
+    case ECONNRESET:
+    case ECONNABORTED:
+    case EPIPE:
+      return ErrorCode::kUnavailable;
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM:
+    case ENOSPC:
+      return ErrorCode::kResourceExhausted;
+    case EADDRINUSE:
+    case EADDRNOTAVAIL:
+    case ENOTDIR:
+    case EROFS:
+      return ErrorCode::kInvalidArgument;
+    default:
+      return ErrorCode::kUnavailable;
+  }
+}
+
+// poll(2) takes milliseconds: rounded up, so that a wait never ends before its deadline.
+int poll_timeout_ms(TimePoint deadline) {
+  if (deadline == kNoDeadline) return -1;
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30));
+}
+
+bool passed(TimePoint deadline) {
+  return deadline != kNoDeadline && std::chrono::steady_clock::now() >= deadline;
+}
+
+// A socket file that nobody listens on any more was left by a process that died; anything else that
+// stands under the name is not ours to remove.
+Result<void> remove_stale_socket(const Endpoint& endpoint) {
+  struct stat status {};
+  if (::lstat(endpoint.path.c_str(), &status) != 0) return {};
+  if (!S_ISSOCK(status.st_mode)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} exists and is no socket", endpoint.path));
+  }
+  ASSIGN_OR_RETURN(const Descriptor probe, make_socket(endpoint));
+  Address address = address_of(endpoint);
+  if (::connect(probe.get(), address.get(), address.bytes) == 0 || errno != ECONNREFUSED) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("another process listens on {}", endpoint.path));
+  }
+  ::unlink(endpoint.path.c_str());
+  return {};
+}
+
+// After an interrupted or pending connect: wait, then ask how it ended.
+Result<void> finish_connect(int fd, const Endpoint& endpoint, TimePoint deadline) {
+  RETURN_IF_ERROR(wait_for(fd, -1, POLLOUT, deadline));
+  int error_number = 0;
+  socklen_t bytes = sizeof(error_number);
+  ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error_number, &bytes);
+  if (error_number != 0) return fail(system_error("connect " + to_string(endpoint), error_number));
+  return {};
+}
+
+// Drops what was sent from the front of the list.
+void drop_front(std::span<iovec>& parts, std::size_t count) {
+  while (!parts.empty() && count >= parts.front().iov_len) {
+    count -= parts.front().iov_len;
+    parts = parts.subspan(1);
+  }
+  if (parts.empty()) return;
+  parts.front().iov_base = static_cast<char*>(parts.front().iov_base) + count;
+  parts.front().iov_len -= count;
+}
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+Descriptor::Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+Error system_error(std::string_view what, int error_number) {
+  return Error(code_of(error_number),
+               fmt::format("{}: {}", what, std::generic_category().message(error_number)));
+}
+
+Result<void> wait_for(int fd, int wake_fd, short events, TimePoint deadline) {
+  for (;;) {
+    pollfd polled[2] = {{fd, events, 0}, {wake_fd, POLLIN, 0}};
+    const int ready = ::poll(polled, 2, poll_timeout_ms(deadline));
+    if (ready > 0) return {};
+    if (ready < 0 && errno != EINTR) return fail(system_error("poll", errno));
+    if (passed(deadline)) return fail(ErrorCode::kDeadlineExceeded, "the time is over");
+  }
+}
+
+Result<Descriptor> make_socket(const Endpoint& endpoint) {
+  const int family = endpoint.kind == EndpointKind::kUnix   ? AF_UNIX
+                     : endpoint.kind == EndpointKind::kTcp4 ? AF_INET
+                                                            : AF_INET6;
+  Descriptor descriptor(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!descriptor.open()) return fail(system_error("socket", errno));
+  set_no_delay(descriptor.get(), endpoint);
+  return descriptor;
+}
+
+void set_no_delay(int fd, const Endpoint& endpoint) {
+  if (endpoint.kind == EndpointKind::kUnix) return;
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+void set_nonblocking(int fd) {
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL, 0) | O_NONBLOCK);
+}
+
+Result<Descriptor> listen_on(const Endpoint& endpoint) {
+  ASSIGN_OR_RETURN(Descriptor descriptor, make_socket(endpoint));
+  const std::string what = "listen on " + to_string(endpoint);
+  if (endpoint.kind == EndpointKind::kUnix) {
+    RETURN_IF_ERROR(remove_stale_socket(endpoint));
+    // Before bind, so that the file never exists with wider rights, whatever the umask.
+    if (::fchmod(descriptor.get(), S_IRUSR | S_IWUSR) != 0) return fail(system_error(what, errno));
+  } else {
+    const int on = 1;
+    ::setsockopt(descriptor.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  }
+  Address address = address_of(endpoint);
+  if (::bind(descriptor.get(), address.get(), address.bytes) != 0 ||
+      ::listen(descriptor.get(), kBacklog) != 0) {
+    return fail(system_error(what, errno));
+  }
+  return descriptor;
+}
+
+Result<Descriptor> connect_to(const Endpoint& endpoint, TimePoint deadline) {
+  ASSIGN_OR_RETURN(Descriptor descriptor, make_socket(endpoint));
+  const int fd = descriptor.get();
+  const std::string what = "connect " + to_string(endpoint);
+  Address address = address_of(endpoint);
+  timeval send_timeout{};
+  for (;;) {
+    // Connecting blocks while the listener's backlog is full; SO_SNDTIMEO bounds it.
+    const int wait_ms = deadline == kNoDeadline ? 0 : std::max(poll_timeout_ms(deadline), 1);
+    send_timeout = {wait_ms / 1000, (wait_ms % 1000) * 1000};
+    ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &send_timeout, sizeof(send_timeout));
+    if (::connect(fd, address.get(), address.bytes) == 0) break;
+    if (errno == EAGAIN || errno == EINPROGRESS) {
+      return fail(ErrorCode::kDeadlineExceeded, what + ": no answer in time");
+    }
+    if (errno != EINTR) return fail(system_error(what, errno));
+    if (endpoint.kind != EndpointKind::kUnix) {
+      RETURN_IF_ERROR(finish_connect(fd, endpoint, deadline));
+      break;
+    }
+  }
+  send_timeout = {0, 0};
+  ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &send_timeout, sizeof(send_timeout));
+  return descriptor;
+}
+
+Result<Endpoint> local_endpoint(int fd, const Endpoint& wanted) {
+  Endpoint endpoint = wanted;
+  if (endpoint.kind == EndpointKind::kUnix) return endpoint;
+  sockaddr_storage storage{};
+  socklen_t bytes = sizeof(storage);
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) {
+    return fail(system_error("getsockname", errno));
+  }
+  // The port stands at the same place in both families.
+  sockaddr_in ipv4{};
+  std::memcpy(&ipv4, &storage, sizeof(ipv4));
+  endpoint.port = ntohs(ipv4.sin_port);
+  return endpoint;
+}
+
+Result<std::int64_t> check_same_user(int fd) {
+  ucred peer{};
+  socklen_t bytes = sizeof(peer);
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
+    return fail(system_error("ask who is at the other end", errno));
+  }
+  if (peer.uid != ::geteuid()) {
+    return fail(ErrorCode::kPermissionDenied,
+                fmt::format("the process at the other end belongs to user {}, not to {}", peer.uid,
+                            ::geteuid()));
+  }
+  return peer.pid;
+}
+
+Transfer send_all(int fd, std::span<iovec> parts, TimePoint deadline) {
+  Transfer transfer;
+  drop_front(parts, 0);
+  while (!parts.empty()) {
+    iovec first = parts.front();
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    if (first.iov_len > kCallBytesMax) {
+      first.iov_len = kCallBytesMax;
+      message.msg_iov = &first;
+      message.msg_iovlen = 1;
+    }
+    const int wait = deadline == kNoDeadline ? 0 : MSG_DONTWAIT;
+    const auto sent = ::sendmsg(fd, &message, MSG_NOSIGNAL | wait);
+    if (sent >= 0) {
+      transfer.bytes_done += static_cast<std::uint64_t>(sent);
+      drop_front(parts, static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      transfer.result = wait_for(fd, -1, POLLOUT, deadline);
+    } else if (errno != EINTR) {
+      transfer.result = fail(system_error("send", errno));
+    }
+    if (!transfer.result) break;
+  }
+  return transfer;
+}
+
+Transfer receive_all(int fd, std::span<std::byte> into, TimePoint deadline) {
+  Transfer transfer;
+  while (!into.empty()) {
+    const int wait = deadline == kNoDeadline ? MSG_WAITALL : MSG_DONTWAIT;
+    const auto got = ::recv(fd, into.data(), std::min(into.size(), kCallBytesMax), wait);
+    if (got > 0) {
+      transfer.bytes_done += static_cast<std::uint64_t>(got);
+      into = into.subspan(static_cast<std::size_t>(got));
+    } else if (got == 0) {
+      transfer.result = fail(ErrorCode::kUnavailable, "the peer closed the connection");
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      transfer.result = wait_for(fd, -1, POLLIN, deadline);
+    } else if (errno != EINTR) {
+      transfer.result = fail(system_error("receive", errno));
+    }
+    if (!transfer.result) break;
+  }
+  return transfer;
+}
+
+}  // namespace salvage::transport
