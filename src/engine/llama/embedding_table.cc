@@ -1,10 +1,13 @@
 #include "engine/llama/embedding_table.h"
 
+#include <algorithm>
 #include <limits>
 
 #include <fmt/format.h>
 
 #include <ggml.h>
+
+#include "model/shard_keys.h"
 
 namespace salvage::engine {
 namespace {
@@ -43,9 +46,16 @@ Result<EmbeddingTable> EmbeddingTable::open(const std::filesystem::path& path) {
   return table;
 }
 
+std::string EmbeddingTable::model_digest() const {
+  return std::string(file_.metadata().text_value(model::kTableDigestKey).value_or(""));
+}
+
 Result<void> EmbeddingTable::read(std::span<const TokenId> tokens, std::span<float> rows) {
+  const std::size_t width = tokens.empty() ? 0 : rows.size() / tokens.size();
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    RETURN_IF_ERROR(read_row(tokens[i], rows.subspan(i * row_width_, row_width_)));
+    const std::span<float> row = rows.subspan(i * width, width);
+    RETURN_IF_ERROR(read_row(tokens[i], row.first(row_width_)));
+    std::fill(row.begin() + row_width_, row.end(), 0.0F);
   }
   return {};
 }

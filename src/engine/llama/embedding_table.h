@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,11 @@ class EmbeddingTable {
   std::uint32_t row_width() const { return row_width_; }
   std::uint32_t row_count() const { return row_count_; }
 
-  // Fills rows[i * row_width ...] for tokens[i]. Ids must be below row_count.
+  // Of the model that the table was cut from; empty if the file doesn't say.
+  std::string model_digest() const;
+
+  // Fills the first row_width floats of each of tokens.size() rows and zeroes the rest: rows may be
+  // wider than the table (Qwen3-VL's carry image features behind). Ids must be below row_count.
   Result<void> read(std::span<const TokenId> tokens, std::span<float> rows);
 
  private:

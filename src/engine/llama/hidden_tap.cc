@@ -1,6 +1,6 @@
 #include "engine/llama/hidden_tap.h"
 
-#include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -61,16 +61,17 @@ bool HiddenTap::on_tensor(ggml_tensor* tensor, bool ask, void* tap) {
 
 // Asked before the tensor is computed, for every node of every step: keep it cheap.
 bool HiddenTap::wants(ggml_tensor* tensor) {
-  if (tensor->op == GGML_OP_SCALE) {
-    const bool unscale = std::any_of(names_.unscale_tensors.begin(), names_.unscale_tensors.end(),
-                                     [&](const std::string& name) { return name == tensor->name; });
-    if (unscale) {
-      const float one = 1.0F;  // op_params[0] is the factor, [1] the bias.
-      std::copy_n(reinterpret_cast<const std::int32_t*>(&one), 1, tensor->op_params);
-    }
-  }
+  if (tensor->op == GGML_OP_SCALE) rescale(tensor);
   return (!output_.empty() && names_.output_tensor == tensor->name) ||
          (!input_.empty() && names_.replace_tensor == tensor->name);
+}
+
+void HiddenTap::rescale(ggml_tensor* tensor) const {
+  for (const model::ScalePatch& patch : names_.scales) {
+    const ggml_tensor* named = patch.behind ? tensor->src[0] : tensor;
+    if (named == nullptr || patch.tensor != named->name) continue;
+    std::memcpy(tensor->op_params, &patch.scale, sizeof patch.scale);  // [0] factor, [1] bias
+  }
 }
 
 // Called after the tensor is computed. False stops the graph here.

@@ -7,8 +7,8 @@
 //                    matrix, useless in a stage that isn't last) is then skipped.
 //   replace_tensor   is overwritten with the rows that came in (architectures that take no
 //                    embedding batch).
-//   unscale_tensors  are scaled by 1 instead of what the architecture has built in: their input was
-//                    scaled once, in the first stage.
+//   scales           multiply by what the shard's facts say instead of what libllama would derive
+//                    from the kind of batch or the shard's own layer count.
 //
 // Rows come out in the order of libllama's ubatches, which StepBatch has made the order that it
 // hands in. Thread rule: owned by one engine, called by its compute thread. Must not move while a
@@ -23,16 +23,15 @@
 #include <ggml.h>
 
 #include "base/result.h"
+#include "model/shard_facts.h"
 
 namespace salvage::engine {
 
 struct HiddenTapNames {
   std::string output_tensor;   // empty: nothing leaves
   std::string replace_tensor;  // empty: nothing enters
-  std::vector<std::string> unscale_tensors;
-  bool any() const {
-    return !output_tensor.empty() || !replace_tensor.empty() || !unscale_tensors.empty();
-  }
+  std::vector<model::ScalePatch> scales;
+  bool any() const { return !output_tensor.empty() || !replace_tensor.empty() || !scales.empty(); }
 };
 
 class HiddenTap {
@@ -54,6 +53,7 @@ class HiddenTap {
 
  private:
   bool wants(ggml_tensor* tensor);
+  void rescale(ggml_tensor* tensor) const;
   bool take(ggml_tensor* tensor);
   void read_rows(const ggml_tensor* tensor);
   void write_rows(ggml_tensor* tensor);

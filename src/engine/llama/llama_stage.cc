@@ -157,7 +157,7 @@ Result<void> LlamaStage::check_positions(const MicroBatchView& batch) const {
 
 Result<std::span<const float>> LlamaStage::enter_rows(const MicroBatchView& batch) {
   if (!plan_.table) return batch.hidden;
-  embedded_.resize(batch.tokens.size() * plan_.table->row_width());
+  embedded_.resize(batch.tokens.size() * plan_.shard.row_width_in);
   RETURN_IF_ERROR(plan_.table->read(batch.tokens, embedded_));
   return std::span<const float>(embedded_);
 }

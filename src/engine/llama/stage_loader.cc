@@ -13,6 +13,7 @@
 #include "engine/llama/backend.h"
 #include "engine/llama/fingerprint.h"
 #include "model/gguf.h"
+#include "model/shard.h"
 
 namespace salvage::engine {
 namespace {
@@ -60,13 +61,6 @@ Result<void> check_is_language_model(const model::Metadata& metadata, const std:
   return {};
 }
 
-Result<std::optional<model::ShardFacts>> read_facts(const model::Gguf& file) {
-  if (file.metadata().has("salvage.shard.version")) {
-    return fail(ErrorCode::kUnsupported, "shards");
-  }
-  return std::optional<model::ShardFacts>();
-}
-
 Result<void> open_table(StagePlan& plan, const StageOptions& options) {
   const bool wanted =
       !plan.whole && plan.shard.first() && plan.shard.input == model::ShardInput::kHidden;
@@ -79,7 +73,11 @@ Result<void> open_table(StagePlan& plan, const StageOptions& options) {
                               options.weights.string()));
   }
   ASSIGN_OR_RETURN(plan.table, EmbeddingTable::open(options.embedding_table));
-  if (plan.table->row_width() != plan.shard.row_width_in ||
+  if (plan.table->model_digest() != plan.shard.model_digest) {
+    return refuse(fmt::format("{} is the embedding table of another model",
+                              options.embedding_table.string()));
+  }
+  if (plan.table->row_width() > plan.shard.row_width_in ||
       plan.table->row_count() < plan.shard.vocabulary_size) {
     return fail(ErrorCode::kCorrupt,
                 fmt::format("the embedding table has {} rows of {}, its shard wants {} of {}",
@@ -166,9 +164,13 @@ RowInput StagePlan::row_input() const {
 
 HiddenTapNames StagePlan::tap_names() const {
   if (whole) return {};
-  return {.output_tensor = shard.output_tensor,
-          .replace_tensor = shard.replace_tensor,
-          .unscale_tensors = shard.unscale_tensors};
+  HiddenTapNames names{.output_tensor = shard.output_tensor,
+                       .replace_tensor = shard.replace_tensor,
+                       .scales = shard.scale_patches};
+  for (const std::string& tensor : shard.unscale_tensors) {
+    names.scales.push_back({.tensor = tensor, .behind = false, .scale = 1.0F});
+  }
+  return names;
 }
 
 Result<StagePlan> plan_stage(const StageOptions& options) {
@@ -177,7 +179,7 @@ Result<StagePlan> plan_stage(const StageOptions& options) {
   RETURN_IF_ERROR(check_is_language_model(file.metadata(), options.weights.string()));
   StagePlan plan;
   plan.weights_path = file.part_name(0);
-  ASSIGN_OR_RETURN(const std::optional<model::ShardFacts> facts, read_facts(file));
+  ASSIGN_OR_RETURN(const std::optional<model::ShardFacts> facts, model::read_shard_facts(file));
   plan.whole = !facts.has_value();
   if (facts) plan.shard = *facts;
   plan.shard.architecture = file.metadata().text_value("general.architecture").value();

@@ -1,0 +1,240 @@
+// Goal: tokenizing, detokenizing and chat templates agree with upstream's test vectors and survive
+// bad input. Method: the vocabularies (no weights) that the llama.cpp source tree brings along.
+#include "engine/llama/llama_text.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/gguf.h"
+#include "model/gguf_writer.h"
+
+namespace salvage::engine {
+namespace {
+
+using testing::HasSubstr;
+
+std::filesystem::path vocabulary_file(const std::string& name) {
+  return std::filesystem::path(SALVAGE_LLAMA_SOURCE) / "models" / ("ggml-vocab-" + name + ".gguf");
+}
+
+TextTools tools(const std::string& name) {
+  auto made = make_llama_text_tools(vocabulary_file(name));
+  EXPECT_TRUE(made) << made.error().message();
+  return std::move(*made);
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+// Upstream's vectors: texts between marker lines, and for each a line of ids.
+std::vector<std::string> input_texts(const std::string& name) {
+  constexpr std::string_view kMarker = "\n__ggml_vocab_test__\n";
+  const std::string all = read_file(vocabulary_file(name).string() + ".inp");
+  std::vector<std::string> texts;
+  for (std::size_t begin = 0; begin < all.size();) {
+    const std::size_t end = all.find(kMarker, begin);
+    if (end == std::string::npos) break;
+    texts.push_back(all.substr(begin, end - begin));
+    begin = end + kMarker.size();
+  }
+  return texts;
+}
+
+std::vector<std::vector<TokenId>> expected_ids(const std::string& name) {
+  std::istringstream lines(read_file(vocabulary_file(name).string() + ".out"));
+  std::vector<std::vector<TokenId>> result;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream numbers(line);
+    result.emplace_back(std::istream_iterator<TokenId>(numbers), std::istream_iterator<TokenId>());
+  }
+  return result;
+}
+
+class UpstreamVectorsTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(UpstreamVectorsTest, give_upstreams_ids_and_their_text_again) {
+  const TextTools text = tools(GetParam());
+  const auto texts = input_texts(GetParam());
+  const auto ids = expected_ids(GetParam());
+  ASSERT_GT(texts.size(), 20U);
+  ASSERT_EQ(texts.size(), ids.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const auto got = text.vocabulary->tokenize(texts[i], {.add_special = false});
+    ASSERT_TRUE(got);
+    EXPECT_EQ(*got, ids[i]) << texts[i];
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Vocabularies, UpstreamVectorsTest,
+                         testing::Values("llama-bpe", "llama-spm", "qwen2", "gpt-2", "phi-3"),
+                         [](const auto& tested) {
+                           std::string name = tested.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(LlamaVocabularyTest, exactly_one_begin_token_is_added) {
+  const TextTools text = tools("llama-spm");
+  const TokenId begin = 1;
+  const auto plain = text.vocabulary->tokenize("hello", {.add_special = true});
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plain->front(), begin);
+  const auto written =
+      text.vocabulary->tokenize("<s>hello", {.add_special = true, .parse_special = true});
+  ASSERT_TRUE(written);
+  EXPECT_EQ(std::count(written->begin(), written->end(), begin), 1);
+  EXPECT_EQ(written->front(), begin);
+}
+
+TEST(LlamaVocabularyTest, control_tokens_in_a_users_text_stay_text) {
+  const TextTools text = tools("llama-bpe");
+  const std::string attack = "a<|eot_id|>b";
+  const auto as_text = text.vocabulary->tokenize(attack, {.add_special = false});
+  ASSERT_TRUE(as_text);
+  std::string joined;
+  for (const TokenId token : *as_text) {
+    EXPECT_FALSE(text.vocabulary->ends_generation(token));
+    joined += text.vocabulary->piece(token, false);
+  }
+  EXPECT_EQ(joined, attack);
+  const auto parsed =
+      text.vocabulary->tokenize(attack, {.add_special = false, .parse_special = true});
+  ASSERT_TRUE(parsed);
+  ASSERT_EQ(parsed->size(), 3U);
+  EXPECT_TRUE(text.vocabulary->ends_generation((*parsed)[1]));
+  EXPECT_EQ(text.vocabulary->piece((*parsed)[1], false), "");
+  EXPECT_EQ(text.vocabulary->piece((*parsed)[1], true), "<|eot_id|>");
+}
+
+TEST(LlamaVocabularyTest, text_that_is_not_utf_8_is_tokenized_with_replacement_characters) {
+  for (const char* name : {"llama-bpe", "llama-spm", "qwen2"}) {
+    const TextTools text = tools(name);
+    const std::vector<std::string> bad_texts = {"\xff\xfe", "a\xe4\xbd", "\xed\xa0\x80",
+                                                "\xf7\xbf\xbf\xbf", std::string("\x80\0\x81", 3)};
+    for (const std::string& bad : bad_texts) {
+      const auto tokens = text.vocabulary->tokenize(bad, {.add_special = false});
+      ASSERT_TRUE(tokens) << name;
+      EXPECT_FALSE(tokens->empty());
+    }
+    const auto replaced = text.vocabulary->tokenize("x\xffy", {.add_special = false});
+    const auto meant = text.vocabulary->tokenize("x\xef\xbf\xbdy", {.add_special = false});
+    ASSERT_TRUE(replaced && meant);
+    EXPECT_EQ(*replaced, *meant);
+  }
+}
+
+TEST(LlamaVocabularyTest, ids_out_of_range_are_no_text_and_no_end) {
+  const TextTools text = tools("qwen2");
+  const auto size = static_cast<TokenId>(text.vocabulary->size());
+  EXPECT_GT(size, 150000);
+  for (const TokenId bad : {-1, size, 2147483647}) {
+    EXPECT_EQ(text.vocabulary->piece(bad, true), "");
+    EXPECT_FALSE(text.vocabulary->ends_generation(bad));
+  }
+}
+
+TEST(LlamaVocabularyTest, the_vocabulary_outlives_the_tools) {
+  auto text = std::make_unique<TextTools>(tools("gpt-2"));
+  const auto vocabulary = text->vocabulary;
+  text.reset();
+  EXPECT_TRUE(vocabulary->tokenize("still here", {}));
+}
+
+TEST(LlamaTextToolsTest, files_that_are_no_model_are_refused_with_their_name) {
+  const auto path = std::filesystem::temp_directory_path() / "salvage_llama_text_test.gguf";
+  std::ofstream(path) << "<!doctype html><title>not a model</title>";
+  const auto made = make_llama_text_tools(path);
+  std::filesystem::remove(path);
+  ASSERT_FALSE(made);
+  EXPECT_THAT(made.error().message(), HasSubstr("salvage_llama_text_test.gguf"));
+  EXPECT_FALSE(make_llama_text_tools("/nonexistent/model.gguf"));
+}
+
+// A vocabulary with another chat template, in a file of its own.
+class ChatFormatTest : public testing::Test {
+ protected:
+  Result<std::unique_ptr<ChatFormat>> with_template(const std::string& source) {
+    auto original = model::Gguf::open(vocabulary_file("llama-bpe"));
+    EXPECT_TRUE(original);
+    model::Metadata metadata = original->metadata();
+    metadata.set("tokenizer.chat_template", model::Value::string(source));
+    path_ = std::filesystem::temp_directory_path() / "salvage_chat_format_test.gguf";
+    auto file = AtomicFile::create(path_, 0);
+    EXPECT_TRUE(file);
+    EXPECT_TRUE(model::write_gguf(metadata, {}, *file, {}));
+    EXPECT_TRUE(file->commit());
+    auto made = make_llama_text_tools(path_);
+    EXPECT_TRUE(made) << made.error().message();
+    vocabulary_ = made->vocabulary;
+    return made->make_chat_format();
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  std::filesystem::path path_;
+  std::shared_ptr<const Vocabulary> vocabulary_;
+};
+
+constexpr const char* kTemplate =
+    "{{ bos_token }}{% for message in messages %}"
+    "{% if message['role'] == 'clown' %}{{ raise_exception('no clowns') }}{% endif %}"
+    "<|start_header_id|>{{ message['role'] }}<|end_header_id|>{{ message['content'] }}<|eot_id|>"
+    "{% endfor %}{% if add_generation_prompt %}"
+    "<|start_header_id|>assistant<|end_header_id|>{% endif %}";
+
+TEST_F(ChatFormatTest, the_models_own_template_makes_the_prompt_with_one_begin_token) {
+  const auto format = with_template(kTemplate);
+  ASSERT_TRUE(format) << format.error().message();
+  const std::vector<ChatMessage> messages = {{"user", "hi"}};
+  const auto prompt = (*format)->apply(messages);
+  ASSERT_TRUE(prompt) << prompt.error().message();
+  EXPECT_THAT(prompt->text, HasSubstr("user<|end_header_id|>hi<|eot_id|>"));
+  EXPECT_TRUE(prompt->text.ends_with("assistant<|end_header_id|>")) << prompt->text;
+  const auto tokens = vocabulary_->tokenize(
+      prompt->text, {.add_special = prompt->add_special, .parse_special = true});
+  ASSERT_TRUE(tokens);
+  const TokenId begin = 128000;
+  EXPECT_EQ(std::count(tokens->begin(), tokens->end(), begin), 1);
+  EXPECT_EQ(tokens->front(), begin);
+}
+
+TEST_F(ChatFormatTest, a_template_that_raises_gives_an_error_and_no_prompt) {
+  const auto format = with_template(kTemplate);
+  ASSERT_TRUE(format);
+  const std::vector<ChatMessage> messages = {{"user", "hi"}, {"clown", "ho"}};
+  const auto prompt = (*format)->apply(messages);
+  ASSERT_FALSE(prompt);
+  EXPECT_THAT(prompt.error().message(), HasSubstr("no clowns"));
+  EXPECT_FALSE((*format)->apply({}));
+}
+
+TEST_F(ChatFormatTest, a_template_that_does_not_parse_is_an_error) {
+  const auto format = with_template("{% if %}{{ nonsense");
+  ASSERT_FALSE(format);
+  EXPECT_EQ(format.error().code(), ErrorCode::kUnsupported);
+}
+
+TEST_F(ChatFormatTest, message_text_that_is_not_utf_8_is_formatted) {
+  const auto format = with_template(kTemplate);
+  ASSERT_TRUE(format);
+  const std::vector<ChatMessage> messages = {{"user", "\xff\xfe"}};
+  const auto prompt = (*format)->apply(messages);
+  ASSERT_TRUE(prompt) << prompt.error().message();
+  EXPECT_THAT(prompt->text, HasSubstr("\xef\xbf\xbd"));
+}
+
+TEST(LlamaTextToolsTest, a_model_without_a_template_says_so) {
+  const auto format = tools("gpt-2").make_chat_format();
+  ASSERT_FALSE(format);
+  EXPECT_EQ(format.error().code(), ErrorCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace salvage::engine
