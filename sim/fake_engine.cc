@@ -1,0 +1,116 @@
+#include "sim/fake_engine.h"
+
+#include <fmt/format.h>
+
+namespace salvage::sim {
+namespace {
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t hash = (a ^ (b + 0x9E3779B97F4A7C15ULL + (a << 6) + (a >> 2))) * 0xBF58476D1CE4E5B9ULL;
+  return hash ^ (hash >> 31);
+}
+
+std::uint64_t unpack(std::span<const float> row) {
+  std::uint64_t hash = 0;
+  for (const float part : row) hash = (hash << 16) | static_cast<std::uint64_t>(part);
+  return hash;
+}
+
+void pack(std::uint64_t hash, std::span<float> row) {
+  for (std::size_t i = row.size(); i-- > 0; hash >>= 16) row[i] = static_cast<float>(hash & 0xFFFF);
+}
+
+class FakeEngine final : public engine::StageEngine {
+ public:
+  FakeEngine(const FakeStage& stage, const engine::StageOptions& options)
+      : stage_(stage), options_(options), caches_(options.sequence_count_max) {
+    facts_.architecture = "fake";
+    facts_.layers = stage.layers;
+    facts_.layer_count = stage.layer_count;
+    facts_.takes_tokens = stage.layers.begin == 0;
+    facts_.gives_logits = stage.layers.end == stage.layer_count;
+    facts_.row_width_in = kFakeRowWidth;
+    facts_.row_width_out = kFakeRowWidth;
+    facts_.vocabulary_size = kFakeVocabulary;
+    facts_.kernel_fingerprint = "fake";
+  }
+
+  const engine::StageFacts& facts() const override { return facts_; }
+
+  Result<void> apply(std::span<const engine::SequenceOp> ops) override {
+    for (const engine::SequenceOp& op : ops) {
+      if (op.sequence.value >= caches_.size()) return bad("sequence out of range");
+      auto& cache = caches_[op.sequence.value];
+      if (op.kind == engine::SequenceOpKind::kClear) cache.clear();
+      if (op.kind == engine::SequenceOpKind::kTrim) {
+        if (static_cast<std::size_t>(op.position) > cache.size()) return bad("nothing to trim");
+        cache.resize(static_cast<std::size_t>(op.position));
+      }
+      if (op.kind == engine::SequenceOpKind::kCopy) cache = caches_.at(op.source.value);
+    }
+    return {};
+  }
+
+  Result<void> run(const engine::MicroBatchView& batch, engine::StepOutput& output) override {
+    if (++runs_ == stage_.fail_at_run) return fail(ErrorCode::kInternal, "the fake engine broke");
+    output.hidden.resize(batch.tokens.size() * kFakeRowWidth);
+    logits_.clear();
+    for (std::size_t row = 0; row < batch.tokens.size(); ++row) {
+      if (batch.sequences[row].value >= caches_.size()) return bad("sequence out of range");
+      auto& cache = caches_[batch.sequences[row].value];
+      if (cache.size() != static_cast<std::size_t>(batch.positions[row])) {
+        return bad(fmt::format("position {} on a cache of {}", batch.positions[row], cache.size()));
+      }
+      const std::uint64_t hash = run_layers(batch, row, cache);
+      pack(hash, std::span(output.hidden).subspan(row * kFakeRowWidth, kFakeRowWidth));
+      if (facts_.gives_logits && batch.wants_logits[row] != 0) add_logits(hash);
+    }
+    output.logits = logits_;
+    return {};
+  }
+
+  Result<engine::SelfCheck> self_check() override {
+    return engine::SelfCheck{.exact = true, .condition = "", .nmse = 0, .rows_compared = 1};
+  }
+
+ private:
+  static tl::unexpected<Error> bad(std::string message) {
+    return fail(ErrorCode::kInvalidArgument, std::move(message));
+  }
+
+  std::uint64_t run_layers(const engine::MicroBatchView& batch, std::size_t row,
+                           std::vector<std::uint64_t>& cache) const {
+    std::uint64_t hash = facts_.takes_tokens
+                             ? static_cast<std::uint64_t>(batch.tokens[row])
+                             : unpack(batch.hidden.subspan(row * kFakeRowWidth, kFakeRowWidth));
+    const std::uint64_t past = cache.empty() ? 0 : cache.back();
+    for (std::uint32_t layer = stage_.layers.begin; layer < stage_.layers.end; ++layer) {
+      hash = mix(mix(hash, layer), static_cast<std::uint64_t>(batch.positions[row]));
+      hash = mix(hash, past);
+    }
+    cache.push_back(mix(past, hash));
+    return hash;
+  }
+
+  void add_logits(std::uint64_t hash) {
+    for (std::uint32_t token = 0; token < kFakeVocabulary; ++token) {
+      logits_.push_back(static_cast<float>(mix(hash, token) & 0xFFFFFF));
+    }
+  }
+
+  FakeStage stage_;
+  engine::StageOptions options_;
+  engine::StageFacts facts_;
+  std::vector<std::vector<std::uint64_t>> caches_;  // running hash after each position
+  std::vector<float> logits_;
+  std::uint32_t runs_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<engine::StageEngine> make_fake_engine(const FakeStage& stage,
+                                                      const engine::StageOptions& options) {
+  return std::make_unique<FakeEngine>(stage, options);
+}
+
+}  // namespace salvage::sim

@@ -1,0 +1,322 @@
+// Goal: stages behind real threads, frames and credits give the tokens that one engine gives alone,
+// and every way to end (done, cancelled, a stage that fails, a link that breaks) reaches every
+// request exactly once.
+// Method: the fake engine (a running hash) behind StageServers, linked by the memory transport.
+
+#include <atomic>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "pipeline/handshake.h"
+#include "pipeline/pipeline_client.h"
+#include "pipeline/stage_server.h"
+#include "sim/fake_engine.h"
+#include "transport/memory_transport.h"
+
+namespace salvage::pipeline {
+namespace {
+
+constexpr std::uint32_t kLayers = 6;
+constexpr PlanEpoch kEpoch{7};
+
+class GreedySampler final : public engine::Sampler {
+ public:
+  std::uint32_t candidates_wanted() const override { return 1; }
+  TokenId choose(std::span<const float> logits) override {
+    return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  }
+  TokenId choose(std::span<const TokenId> ids, std::span<const float> logits) override {
+    return ids[static_cast<std::size_t>(choose(logits))];
+  }
+  void accept(TokenId) override {}
+};
+
+engine::StageOptions options_for(std::uint32_t sequences) {
+  engine::StageOptions options;
+  options.sequence_count_max = sequences;
+  options.context_per_sequence = 500;
+  options.rows_max = 16;
+  return options;
+}
+
+std::vector<TokenId> answer_of_one_engine(const std::vector<TokenId>& prompt, std::size_t count) {
+  const auto engine = sim::make_fake_engine({{0, kLayers}, kLayers}, options_for(1));
+  std::vector<TokenId> tokens = prompt;
+  engine::StepOutput output;
+  for (std::size_t position = 0; position + 1 < prompt.size() + count; ++position) {
+    const std::array<TokenId, 1> token{tokens[position]};
+    const std::array<std::int32_t, 1> where{static_cast<std::int32_t>(position)};
+    const std::array<SequenceId, 1> sequence{};
+    const std::array<std::uint8_t, 1> wants{1};
+    EXPECT_TRUE(engine->run({token, {}, where, sequence, wants}, output).has_value());
+    if (position + 1 >= prompt.size()) tokens.push_back(GreedySampler().choose(output.logits));
+  }
+  return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};
+}
+
+// A pipeline of fake stages in this process.
+class FakePipeline {
+ public:
+  explicit FakePipeline(std::uint32_t stage_count, std::uint32_t sequences = 1,
+                        transport::MemoryFaults faults = {}, std::uint32_t fail_stage_1_at = 0)
+      : transport_(transport::make_memory_transport(faults)) {
+    for (std::uint32_t i = 0; i <= stage_count; ++i) links_.push_back(link(i));
+    for (std::uint32_t i = 0; i < stage_count; ++i) {
+      const LayerRange layers{kLayers * i / stage_count, kLayers * (i + 1) / stage_count};
+      engines_.push_back(sim::make_fake_engine({layers, kLayers, i == 1 ? fail_stage_1_at : 0},
+                                               options_for(sequences)));
+      servers_.push_back(std::make_unique<StageServer>(
+          *engines_[i], *links_[i].receiver, *links_[i + 1].sender, clock_,
+          StageServerOptions{.epoch = kEpoch,
+                             .stage = StageIndex{i},
+                             .credits = i == 0 ? 20U : 2U,
+                             .downstream_credits = 2,
+                             .rows_max = 16}));
+    }
+    for (auto& server : servers_) {
+      threads_.emplace_back([&server] { (void)server->run(); });
+    }
+    PipelineClientOptions options;
+    options.epoch = kEpoch;
+    options.limits.stage_count = stage_count;
+    options.limits.sequence_count = sequences;
+    options.limits.context_per_sequence = 500;
+    options.limits.rows_max = 16;
+    options.limits.in_flight_max = 2 * stage_count + 1;
+    options.vocabulary_size = sim::kFakeVocabulary;
+    client_ = std::make_unique<PipelineClient>(*links_.front().sender, *links_.back().receiver,
+                                               clock_, options);
+  }
+  ~FakePipeline() {
+    client_.reset();
+    for (auto& server : servers_) server->stop();
+    for (auto& thread : threads_) thread.join();
+  }
+
+  PipelineClient& client() { return *client_; }
+  StageServer& server(std::size_t index) { return *servers_[index]; }
+  void cut(std::size_t link) { links_[link].sender->shutdown(); }
+
+ private:
+  struct Link {
+    std::unique_ptr<transport::Listener> listener;
+    std::unique_ptr<transport::Connection> sender;
+    std::unique_ptr<transport::Connection> receiver;
+  };
+  Link link(std::uint32_t index) {
+    const auto endpoint = transport::parse_endpoint("unix:/link-" + std::to_string(index));
+    Link link;
+    link.listener = *transport_->listen(*endpoint);
+    link.sender = *transport_->connect(*endpoint, kNoDeadline);
+    link.receiver = *link.listener->accept();
+    return link;
+  }
+
+  SteadyClock clock_;
+  std::unique_ptr<transport::Transport> transport_;
+  std::vector<Link> links_;
+  std::vector<std::unique_ptr<engine::StageEngine>> engines_;
+  std::vector<std::unique_ptr<StageServer>> servers_;
+  std::vector<std::thread> threads_;
+  std::unique_ptr<PipelineClient> client_;
+};
+
+// Collects what one request hears.
+struct Listener {
+  std::vector<TokenId> tokens;
+  std::vector<std::uint32_t> logits_positions;
+  std::vector<std::string> endings;
+  RequestStats stats;
+  Mutex mutex;
+  Condition ended;
+
+  RequestHandler handler() {
+    RequestHandler handler;
+    handler.token = [this](TokenId token) {
+      MutexLock lock(mutex);
+      tokens.push_back(token);
+    };
+    handler.logits = [this](std::uint32_t position, std::span<const float>) {
+      logits_positions.push_back(position);
+    };
+    handler.done = [this](FinishReason reason, const RequestStats& what) {
+      end(std::string(finish_reason_name(reason)));
+      stats = what;
+    };
+    handler.failed = [this](const Error& error) { end("failed: " + error.message()); };
+    return handler;
+  }
+  std::string wait() {
+    const TimePoint deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    MutexLock lock(mutex);
+    while (endings.empty() && ended.wait_until(mutex, deadline)) {
+    }
+    return endings.empty() ? "no end" : endings.front();
+  }
+  std::size_t token_count() {
+    MutexLock lock(mutex);
+    return tokens.size();
+  }
+  void end(std::string how) {
+    MutexLock lock(mutex);
+    endings.push_back(std::move(how));
+    ended.notify_all();
+  }
+};
+
+GenerateRequest request_for(const std::vector<TokenId>& prompt, std::uint32_t count, Listener& listener) {
+  GenerateRequest request;
+  request.prompt = prompt;
+  request.answer_tokens_max = count;
+  request.sampler = std::make_unique<GreedySampler>();
+  request.handler = listener.handler();
+  return request;
+}
+
+std::vector<TokenId> prompt_of(std::size_t count, TokenId seed) {
+  std::vector<TokenId> prompt(count);
+  for (std::size_t i = 0; i < count; ++i) prompt[i] = static_cast<TokenId>((i * 7 + static_cast<std::size_t>(seed)) % 50);
+  return prompt;
+}
+
+TEST(Pipeline, any_number_of_stages_gives_the_tokens_of_one_engine) {
+  const auto prompt = prompt_of(100, 3);
+  const auto expected = answer_of_one_engine(prompt, 30);
+  for (std::uint32_t stages = 1; stages <= 6; ++stages) {
+    FakePipeline pipeline(stages);
+    Listener listener;
+    ASSERT_TRUE(pipeline.client().generate(request_for(prompt, 30, listener)).has_value());
+    EXPECT_EQ(listener.wait(), "length");
+    EXPECT_EQ(listener.tokens, expected) << stages << " stages";
+  }
+}
+
+TEST(Pipeline, many_requests_at_once_get_what_they_would_get_alone) {
+  FakePipeline pipeline(3, 4);
+  std::vector<Listener> listeners(12);
+  for (std::size_t i = 0; i < listeners.size(); ++i) {
+    const auto prompt = prompt_of(10 + i * 9, static_cast<TokenId>(i));
+    ASSERT_TRUE(pipeline.client().generate(request_for(prompt, 20, listeners[i])).has_value());
+  }
+  for (std::size_t i = 0; i < listeners.size(); ++i) {
+    EXPECT_EQ(listeners[i].wait(), "length");
+    EXPECT_EQ(listeners[i].tokens,
+              answer_of_one_engine(prompt_of(10 + i * 9, static_cast<TokenId>(i)), 20));
+  }
+}
+
+TEST(Pipeline, a_replay_in_the_middle_changes_nothing) {
+  FakePipeline pipeline(3, 2);
+  Listener listener;
+  const auto prompt = prompt_of(60, 1);
+  ASSERT_TRUE(pipeline.client().generate(request_for(prompt, 200, listener)).has_value());
+  for (int i = 0; i < 20; ++i) pipeline.client().replay();
+  EXPECT_EQ(listener.wait(), "length");
+  EXPECT_EQ(listener.tokens, answer_of_one_engine(prompt, 200));
+}
+
+TEST(Pipeline, a_second_turn_reuses_the_prefix) {
+  FakePipeline pipeline(2);
+  Listener first;
+  const auto prompt = prompt_of(100, 1);
+  ASSERT_TRUE(pipeline.client().generate(request_for(prompt, 10, first)).has_value());
+  EXPECT_EQ(first.wait(), "length");
+  auto next = prompt;
+  next.insert(next.end(), first.tokens.begin(), first.tokens.end());
+  next.push_back(9);
+  Listener second;
+  ASSERT_TRUE(pipeline.client().generate(request_for(next, 10, second)).has_value());
+  EXPECT_EQ(second.wait(), "length");
+  EXPECT_EQ(second.tokens, answer_of_one_engine(next, 10));
+  EXPECT_GE(second.stats.reused_tokens, 109U);
+}
+
+TEST(Pipeline, every_row_of_a_prompt_can_be_asked_for) {
+  FakePipeline pipeline(2);
+  Listener listener;
+  auto request = request_for(prompt_of(50, 2), 0, listener);
+  request.wants_all_logits = request.logits_for_prompt = true;
+  ASSERT_TRUE(pipeline.client().generate(std::move(request)).has_value());
+  EXPECT_EQ(listener.wait(), "length");
+  ASSERT_EQ(listener.logits_positions.size(), 50U);
+  EXPECT_EQ(listener.logits_positions.back(), 49U);
+}
+
+TEST(Pipeline, a_full_context_ends_the_answer) {
+  FakePipeline pipeline(2);
+  Listener listener;
+  ASSERT_TRUE(pipeline.client().generate(request_for(prompt_of(490, 2), 100, listener)).has_value());
+  EXPECT_EQ(listener.wait(), "context_full");
+  EXPECT_EQ(listener.tokens, answer_of_one_engine(prompt_of(490, 2), listener.tokens.size()));
+}
+
+TEST(Pipeline, cancelling_frees_the_sequence) {
+  FakePipeline pipeline(2);
+  Listener cancelled;
+  const auto id = pipeline.client().generate(request_for(prompt_of(20, 2), 400, cancelled));
+  ASSERT_TRUE(id.has_value());
+  pipeline.client().cancel(*id);
+  EXPECT_EQ(cancelled.wait(), "cancelled");
+  Listener next;
+  ASSERT_TRUE(pipeline.client().generate(request_for(prompt_of(30, 5), 20, next)).has_value());
+  EXPECT_EQ(next.wait(), "length");
+  EXPECT_EQ(next.tokens, answer_of_one_engine(prompt_of(30, 5), 20));
+  EXPECT_EQ(cancelled.endings.size(), 1U);
+}
+
+TEST(Pipeline, a_prompt_that_does_not_fit_is_refused_and_hurts_nobody) {
+  FakePipeline pipeline(2);
+  Listener refused;
+  EXPECT_FALSE(pipeline.client().generate(request_for(prompt_of(501, 2), 1, refused)).has_value());
+  Listener listener;
+  ASSERT_TRUE(pipeline.client().generate(request_for(prompt_of(20, 2), 5, listener)).has_value());
+  EXPECT_EQ(listener.wait(), "length");
+}
+
+TEST(Pipeline, a_stage_that_fails_ends_every_request_once) {
+  FakePipeline pipeline(3, 2, {}, 5);
+  Listener first;
+  Listener second;
+  ASSERT_TRUE(pipeline.client().generate(request_for(prompt_of(20, 2), 400, first)).has_value());
+  (void)pipeline.client().generate(request_for(prompt_of(20, 3), 400, second));
+  EXPECT_EQ(first.wait().substr(0, 6), "failed");
+  Listener late;
+  EXPECT_FALSE(pipeline.client().generate(request_for(prompt_of(20, 2), 5, late)).has_value());
+  EXPECT_EQ(first.endings.size(), 1U);
+  EXPECT_LE(second.endings.size(), 1U);
+}
+
+TEST(Pipeline, a_broken_link_anywhere_ends_every_request_once) {
+  for (std::size_t link = 0; link <= 3; ++link) {
+    FakePipeline pipeline(3);
+    Listener listener;
+    ASSERT_TRUE(pipeline.client().generate(request_for(prompt_of(20, 2), 470, listener)).has_value());
+    while (listener.token_count() < 5) std::this_thread::yield();
+    pipeline.cut(link);
+    EXPECT_EQ(listener.wait().substr(0, 6), "failed") << link;
+    EXPECT_EQ(listener.endings.size(), 1U);
+  }
+}
+
+TEST(Pipeline, a_flipped_bit_on_a_link_is_never_computed_on) {
+  FakePipeline pipeline(3, 1, {.corrupt_frame = 9});
+  Listener listener;
+  ASSERT_TRUE(pipeline.client().generate(request_for(prompt_of(20, 2), 400, listener)).has_value());
+  EXPECT_EQ(listener.wait().substr(0, 6), "failed");
+  const auto expected = answer_of_one_engine(prompt_of(20, 2), 400);
+  EXPECT_TRUE(std::equal(listener.tokens.begin(), listener.tokens.end(), expected.begin()));
+}
+
+TEST(Pipeline, counters_count_every_row_once_a_stage) {
+  FakePipeline pipeline(3);
+  Listener listener;
+  ASSERT_TRUE(pipeline.client().generate(request_for(prompt_of(40, 2), 11, listener)).has_value());
+  EXPECT_EQ(listener.wait(), "length");
+  for (std::size_t stage = 0; stage < 3; ++stage) EXPECT_EQ(pipeline.server(stage).stats(false).rows, 50U);
+  EXPECT_EQ(pipeline.server(0).stats(true).rows, 50U);
+  EXPECT_EQ(pipeline.server(0).stats(false).rows, 0U);
+}
+
+}  // namespace
+}  // namespace salvage::pipeline
