@@ -7,6 +7,7 @@
 #include "model/architecture.h"
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -327,6 +328,16 @@ std::vector<bool> full_indexer_layers(const Gguf& model) {
     }
   }
   return full;
+}
+
+std::optional<std::uint64_t> layer_of_tensor(std::string_view name) {
+  constexpr std::string_view kPrefix = "blk.";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  std::uint64_t layer = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+  if (error != std::errc() || end == name.data() + name.size() || *end != '.') return std::nullopt;
+  return layer;
 }
 
 bool is_lite_by_count(std::uint32_t layer_count, std::uint64_t vocabulary_size) {

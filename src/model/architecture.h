@@ -5,6 +5,7 @@
 // not be cut still runs whole on one machine. Plain values, no I/O.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -65,6 +66,9 @@ std::vector<bool> recurrent_layers(const Gguf& model);
 
 // glm-dsa: layers that choose tokens themselves; the others reuse the choice of one before.
 std::vector<bool> full_indexer_layers(const Gguf& model);
+
+// The layer number in "blk.<number>.", or nothing.
+std::optional<std::uint64_t> layer_of_tensor(std::string_view name);
 
 // deepseek2: libllama tells its "lite" files apart by layer count and vocabulary alone.
 bool is_lite_by_count(std::uint32_t layer_count, std::uint64_t vocabulary_size);

@@ -9,7 +9,6 @@
 #include "model/shard_plan.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 
@@ -111,6 +110,20 @@ void treat_heads(const Cut& cut, Metadata& out) {
   out.set(cut.key("attention.head_count"), Value::u32(narrow(most)));
 }
 
+// A layer range without experts would say that none of many is used, on which libllama asserts.
+void treat_experts(const Cut& cut, Metadata& out) {
+  const Value* const used = out.find(cut.key("expert_used_count"));
+  if (used == nullptr || !used->is_array()) return;
+  for (std::uint64_t i = 0; i < used->count(); ++i) {
+    if (used->unsigned_at(i).value_or(0) > 0) return;
+  }
+  std::uint64_t most = 0;
+  for (std::uint32_t i = 0; i < cut.rules.layer_count; ++i) {
+    most = std::max(most, layer_value(cut.model, "expert_used_count", i, 0));
+  }
+  out.set(cut.key("expert_used_count"), Value::u32(narrow(most)));
+}
+
 void treat_layer_lists(const Cut& cut, Metadata& out) {
   const auto begin = static_cast<std::ptrdiff_t>(cut.layers.begin);
   const auto end = static_cast<std::ptrdiff_t>(cut.layers.end);
@@ -146,23 +159,12 @@ void treat_lite(const Cut& cut, Metadata& out) {
   }
 }
 
-// The layer number in "blk.<number>.", or nothing.
-std::optional<std::uint64_t> layer_of(std::string_view name) {
-  constexpr std::string_view kPrefix = "blk.";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  name.remove_prefix(kPrefix.size());
-  std::uint64_t layer = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
-  if (error != std::errc() || end == name.data() + name.size() || *end != '.') return std::nullopt;
-  return layer;
-}
-
 // Adds the layers' tensors; fails if a layer has none or a tensor belongs to no layer.
 Result<void> add_layers(const Cut& cut, std::vector<OutputTensor>& out) {
   const std::uint64_t block_count = cut.number("block_count", 0);
   std::vector<bool> seen(cut.rules.layer_count, false);
   for (const TensorInfo& tensor : cut.model.tensors()) {
-    const auto layer = layer_of(tensor.name);
+    const auto layer = layer_of_tensor(tensor.name);
     if (!layer) continue;
     if (*layer >= block_count) {
       return fail(ErrorCode::kCorrupt, fmt::format("tensor \"{}\" belongs to none of {} layers",
@@ -240,7 +242,7 @@ Result<void> add_shared(const Cut& cut, std::vector<OutputTensor>& out) {
   }
   const bool head_is_table = cut.model.find_tensor(kHead) == nullptr;
   for (const TensorInfo& tensor : cut.model.tensors()) {
-    if (layer_of(tensor.name)) continue;
+    if (layer_of_tensor(tensor.name)) continue;
     if (auto shared = shared_tensor(cut, tensor, head_is_table)) out.push_back(std::move(*shared));
   }
   return {};
@@ -337,6 +339,7 @@ Result<FilePlan> plan_shard(const Gguf& model, LayerRange layers, const SplitRul
   set_counts(cut, plan.metadata);
   treat_scales(cut, plan.metadata);
   treat_heads(cut, plan.metadata);
+  treat_experts(cut, plan.metadata);
   treat_layer_lists(cut, plan.metadata);
   treat_lite(cut, plan.metadata);
   write_shard_keys(facts_of(cut, digest), plan.metadata);
