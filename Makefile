@@ -49,9 +49,9 @@ unit: ## the fast tests only
 	tools/build.sh dev all
 	ctest --preset unit
 
-conformance: ## every architecture, every cut, bit for bit; last line: exact N, refused N, wrong N
+conformance: ## every architecture, every cut, bit for bit; writes docs/reference/architectures.md
 	@tools/install_deps.sh test
-	tools/run_tests.sh conformance
+	tools/conformance.sh --page docs/reference/architectures.md
 
 bench-peers: ## against llama.cpp's own programs; one ratio a line at the end
 	@tools/install_deps.sh model
@@ -60,7 +60,7 @@ bench-peers: ## against llama.cpp's own programs; one ratio a line at the end
 
 fuzz: ## every fuzzer for FUZZ_SECONDS (default 60), the canary included
 	@tools/install_deps.sh test
-	tools/run_tests.sh fuzz
+	FUZZ_SECONDS=$${FUZZ_SECONDS:-60} tools/run_tests.sh fuzz
 
 format: ## rewrites the C++ files in the house format
 	@git ls-files --cached --others --exclude-standard '*.h' '*.cc' | xargs clang-format-14 -i
