@@ -12,6 +12,7 @@
 
 #include "engine/llama/backend.h"
 #include "engine/llama/fingerprint.h"
+#include "model/architecture.h"
 #include "model/gguf.h"
 #include "model/shard.h"
 
@@ -44,19 +45,6 @@ Result<void> check_options(const StageOptions& options) {
       cells > std::numeric_limits<std::int32_t>::max() / 2) {
     return refuse(fmt::format("a context of {} tokens for each of {} sequences is out of range",
                               options.context_per_sequence, options.sequence_count_max));
-  }
-  return {};
-}
-
-// Files that are GGUF but no language model, with a sentence that says what they are.
-Result<void> check_is_language_model(const model::Metadata& metadata, const std::string& path) {
-  const auto architecture = metadata.text_value("general.architecture");
-  if (!architecture) {
-    return fail(ErrorCode::kCorrupt, fmt::format("{}: no general.architecture", path));
-  }
-  if (*architecture == "clip") {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{} is an image projector (mmproj), not a language model", path));
   }
   return {};
 }
@@ -176,13 +164,17 @@ HiddenTapNames StagePlan::tap_names() const {
 Result<StagePlan> plan_stage(const StageOptions& options) {
   RETURN_IF_ERROR(check_options(options));
   ASSIGN_OR_RETURN(const model::Gguf file, model::Gguf::open(options.weights));
-  RETURN_IF_ERROR(check_is_language_model(file.metadata(), options.weights.string()));
   StagePlan plan;
   plan.weights_path = file.part_name(0);
   ASSIGN_OR_RETURN(const std::optional<model::ShardFacts> facts, model::read_shard_facts(file));
   plan.whole = !facts.has_value();
-  if (facts) plan.shard = *facts;
-  plan.shard.architecture = file.metadata().text_value("general.architecture").value();
+  if (facts) {
+    plan.shard = *facts;
+  } else {
+    // Refuses what is no language model of its own (mmproj, encoders, draft heads) by name.
+    ASSIGN_OR_RETURN(model::SplitRules rules, model::split_rules(file, model::Unproven::kAllow));
+    plan.shard.architecture = std::move(rules.architecture);
+  }
   plan.placement = place_weights(file.tensors(), plan.shard.architecture, options);
   RETURN_IF_ERROR(open_table(plan, options));
   return plan;
