@@ -15,17 +15,6 @@ function(salvage_module name)
   salvage_warnings(${name})
 endfunction()
 
-# salvage_program(<name> SOURCES main.cc DEPENDS module ...): a program for people, in <build>/bin.
-function(salvage_program name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS")
-  add_executable(${name} ${arg_SOURCES})
-  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
-  target_link_libraries(${name} PRIVATE ${arg_DEPENDS})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
-  salvage_warnings(${name})
-  install(TARGETS ${name} RUNTIME)
-endfunction()
-
 # Labels say how much a test needs (docs/testing.md). Each has a target tests_<label>, so that a
 # sanitizer build compiles only what it will run.
 set(SALVAGE_TEST_LABELS unit golden transport engine pipeline conformance e2e slow)
