@@ -2,7 +2,7 @@
 
 // Every bound of the wire format, in one place. A reader checks a count against its limit before it
 // allocates anything; a count above its limit is an error of the peer and ends the connection.
-// docs/wire.md repeats these numbers; wire/limits_test.cc compares the two.
+// docs/wire.md repeats these numbers; wire/golden_test.cc compares the two.
 
 #include <cstddef>
 #include <cstdint>
