@@ -10,6 +10,8 @@ shift
 cd "$repo_dir"
 llama_root=$(tools/llama.sh build)
 log=build/$preset.log
+# Another checkout of the same sources finds what this one compiled.
+export CCACHE_BASEDIR=$repo_dir CCACHE_NOHASHDIR=1
 mkdir -p build
 
 fail() {

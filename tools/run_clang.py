@@ -57,9 +57,8 @@ def fingerprint(path, folder, arguments, settings):
     code, text, _ = run([CLANG, *arguments, "-E", "-C", "-x", "c++", str(path)], folder)
     if code != 0:
         return None
-    digest = hashlib.sha256(text.encode())
-    digest.update("\0".join([settings, *arguments]).encode())
-    return digest.hexdigest()
+    whole = "\0".join([settings, *arguments, text])
+    return hashlib.sha256(whole.replace(str(REPO), "").encode()).hexdigest()  # wherever the tree lies
 
 
 def check(job):

@@ -71,7 +71,11 @@ stage_dev() {
 # The sanitizer builds leave out what runs libllama: it isn't instrumented, and it has its own tests.
 stage_asan() { run_stage_tests asan unit golden transport pipeline; }
 
-stage_tsan() { run_stage_tests tsan unit transport pipeline; }
+# Only what has threads: of the unit tests those of base/, which holds queues and gates.
+stage_tsan() {
+  tools/build.sh tsan base_tools_test tests_transport tests_pipeline
+  run_labels tsan unit transport pipeline
+}
 
 stage_clang() {
   tools/build.sh clang all
