@@ -12,7 +12,7 @@ using Layers = std::vector<std::uint32_t>;
 // Architectures whose rules repeat every so many layers get enough layers for three legal stages.
 const std::map<std::string, std::uint32_t>& layer_counts() {
   static const std::map<std::string, std::uint32_t> counts = {
-      {"llama4", 12},     {"smollm3", 12},      {"smallthinker", 12}, {"gemma3", 18},
+      {"llama4", 12},     {"smollm3", 12},      {"smallthinker", 24}, {"gemma3", 18},
       {"gemma3n", 25},    {"cohere2", 12},      {"olmo2", 12},        {"plamo3", 24},
       {"exaone-moe", 12}, {"afmoe", 12},        {"mellum", 12},       {"laguna", 12},
       {"cohere2moe", 12}, {"muse-glimmer", 12}, {"nemotron_h", 9},    {"nemotron_h_moe", 9},

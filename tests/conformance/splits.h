@@ -1,7 +1,7 @@
 #pragma once
 
-// Which ways of cutting a fixture are compared: every legal cut in two, and a seeded choice of those
-// in three and four (all of them where there are few).
+// Which ways of cutting a fixture are compared: every legal cut in two, and a seeded choice of
+// those in three and four (all of them where there are few).
 
 #include <cstdint>
 #include <functional>

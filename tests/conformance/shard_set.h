@@ -1,0 +1,53 @@
+#pragma once
+
+// The shards of one model and the engines that have loaded them, made when first asked for and kept
+// for every split that has the same stage. Lives in one process, removes its files at the end.
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/stage_engine.h"
+#include "model/architecture.h"
+#include "splits.h"
+
+namespace salvage::conformance {
+
+// Changes a written shard before it is loaded: the mutation check.
+using ShardHook = std::function<Result<void>(LayerRange, const std::filesystem::path&)>;
+
+class ShardSet {
+ public:
+  // `model` was opened from `model_path` and outlives the set; `folder` is made and removed.
+  ShardSet(const model::Gguf& model, std::filesystem::path model_path, std::filesystem::path folder,
+           model::Unproven unproven);
+  ShardSet(const ShardSet&) = delete;
+  ShardSet& operator=(const ShardSet&) = delete;
+  ~ShardSet();
+
+  void use_cache_type(CacheType type) { cache_type_ = type; }
+  void on_shard(ShardHook hook) { hook_ = std::move(hook); }
+
+  // Engines of the split's stages, in order. Borrowed; valid as long as the set.
+  Result<std::vector<engine::StageEngine*>> stages(const Split& split);
+
+ private:
+  Result<engine::StageEngine*> stage(LayerRange layers);
+  Result<std::filesystem::path> shard_file(LayerRange layers);
+  Result<std::filesystem::path> table_file();
+  Result<std::unique_ptr<engine::StageEngine>> load(LayerRange layers);
+
+  const model::Gguf& model_;
+  std::filesystem::path model_path_;
+  std::filesystem::path folder_;
+  model::Unproven unproven_;
+  CacheType cache_type_ = CacheType::kQ8_0;
+  ShardHook hook_;
+  std::uint32_t layer_count_ = 0;
+  std::map<LayerRange, std::unique_ptr<engine::StageEngine>> engines_;
+};
+
+}  // namespace salvage::conformance
