@@ -334,6 +334,8 @@ std::optional<std::uint64_t> layer_of_tensor(std::string_view name) {
   constexpr std::string_view kPrefix = "blk.";
   if (!name.starts_with(kPrefix)) return std::nullopt;
   name.remove_prefix(kPrefix.size());
+  // One spelling only, or two tensors of a file could become one in a shard.
+  if (name.size() > 1 && name[0] == '0' && name[1] != '.') return std::nullopt;
   std::uint64_t layer = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
   if (error != std::errc() || end == name.data() + name.size() || *end != '.') return std::nullopt;

@@ -48,8 +48,8 @@ enum Treatment : std::uint32_t {
   kWriteRecurrentLayers = 1U << 5,  // every shard: an array in place of an interval
   kDropDeepstack = 1U << 6,         // n_deepstack_layers = 0
   kDropDeepstackMap = 1U << 7,      // every shard: no layer takes image features
-  kUnscaleInput = 1U << 8,          // graph scale `inp_scaled` becomes 1
-  kScaleFirstInput = 1U << 9,       // first shard: graph scale `inp_scaled` = sqrt(row width)
+  kUnscaleInput = 1U << 8,          // graph scale `scaled_input` becomes 1
+  kScaleFirstInput = 1U << 9,       // first shard: graph scale `scaled_input` = sqrt(row width)
   kReplaceInput = 1U << 10,         // rows are written over graph tensor `replace_tensor`
   kFirstTakesTokens = 1U << 11,     // first shard embeds the ids itself
   kScaleResidualPatch = 1U << 12,   // every shard: `hidden_scaled*` = 1.4 / sqrt(layer count)
@@ -66,7 +66,9 @@ struct ArchitectureRow {
   std::uint32_t treatments = 0;
   std::array<CutStep, 3> steps = {};
   LayerKinds kinds = LayerKinds::kAlike;
-  std::string_view output_tensor = "l_out";  // "-<layer>" is put behind it
+  std::string_view output_tensor = "l_out";  // "-<layer>" is put behind it unless ...
+  bool output_numbered = true;               // ... the last layer's output has a name of its own
+  std::string_view scaled_input = "inp_scaled";  // graph scale of kUnscaleInput, kScaleFirstInput
   std::string_view replace_tensor = {};
   // libllama takes these layer counts for another model size and computes differently: a model
   // that has one cannot be cut, and no stage may have one by accident.

@@ -9,7 +9,7 @@ namespace salvage::model {
 namespace {
 
 // One read and one write move this much: large enough for any disk, small beside 64 MiB.
-constexpr std::size_t kCopyBytes = 4 << 20;
+constexpr std::size_t kCopyBytes = 1 << 20;
 constexpr std::uint32_t kVersionWritten = 3;
 
 std::uint64_t alignment_of(const Metadata& metadata) {
@@ -65,7 +65,9 @@ class DataWriter {
   }
 
   Result<void> zeros(std::uint64_t count) {
-    std::fill(buffer_.begin(), buffer_.end(), std::byte{0});
+    if (count == 0) return {};
+    const std::size_t used = std::min<std::uint64_t>(count, buffer_.size());
+    std::fill_n(buffer_.begin(), used, std::byte{0});
     while (count > 0) {
       const std::size_t step = std::min<std::uint64_t>(count, buffer_.size());
       RETURN_IF_ERROR(put(std::span(buffer_).first(step)));
