@@ -59,7 +59,7 @@ def options():
     parser.add_argument("--all-ubatches", action="store_true",
                         help="try every ubatch in every round")
     parser.add_argument("--timeout", type=float, default=1800.0, help="seconds a command may take")
-    parser.add_argument("--realtime", action="store_true",
+    parser.add_argument("--high-priority", action="store_true",
                         help="before all other processes: for a busy machine; needs root")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout instead")
     parser.add_argument("--strict", action="store_true", help="exit code 1 if a ratio is missed")
@@ -274,8 +274,8 @@ def main():
     if chosen.rounds < 1:
         raise PeerError("--rounds must be at least 1")
     programs, work = prepare(chosen)
-    if chosen.realtime:
-        peer_processes.use_realtime()
+    if chosen.high_priority:
+        peer_processes.use_high_priority()
     race = Race(programs, work, chosen)
     for turn in range(chosen.rounds):
         race.run_round(turn)
