@@ -42,7 +42,7 @@ TEST(StepResult, any_valid_one_comes_back_as_it_went) {
 }
 
 TEST(StepResult, every_truncation_is_corrupt) {
-  for (const std::uint64_t seed : {1, 2, 3, 4, 5}) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     const StepResult result = generate_step_result(seed);
     std::vector<std::byte> body;
     ASSERT_TRUE(encode(result, body));
