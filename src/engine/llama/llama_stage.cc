@@ -109,6 +109,7 @@ Result<void> LlamaStage::apply_one(const SequenceOp& op) {
                             options_.sequence_count_max));
   }
   llama_memory_t memory = llama_get_memory(context_.get());
+  if (memory == nullptr) return {};
   const auto sequence = static_cast<llama_seq_id>(op.sequence.value);
   switch (op.kind) {
     case SequenceOpKind::kClear:
@@ -137,6 +138,7 @@ Result<void> LlamaStage::apply_one(const SequenceOp& op) {
 // batch of rows may repeat the last position.
 Result<void> LlamaStage::check_positions(const MicroBatchView& batch) const {
   llama_memory_t memory = llama_get_memory(context_.get());
+  if (memory == nullptr) return {};  // Nothing is remembered, so nothing is continued.
   const bool chunk = batch.sequences.front() == batch.sequences.back();
   const std::size_t starts = chunk ? 1 : batch.sequences.size();
   for (std::size_t row = 0; row < starts; ++row) {

@@ -243,7 +243,8 @@ Result<ContextHandle> make_context(llama_model* model, const StagePlan& plan,
                     options.sequence_count_max, options.context_per_sequence,
                     cache_type_name(options.cache_type_k), cache_type_name(options.cache_type_v))));
   }
-  if (llama_get_memory(context.get()) == nullptr) {
+  // A diffusion model has no cache either: each micro-batch is a whole text.
+  if (llama_get_memory(context.get()) == nullptr && !llama_model_is_diffusion(model)) {
     return fail(
         ErrorCode::kUnsupported,
         fmt::format("{} is an embedding model: it generates no text", plan.shard.architecture));
