@@ -34,6 +34,8 @@ struct Cut {
   bool first() const { return layers.begin == 0; }
   bool last() const { return layers.end == rules.layer_count; }
   bool treats(Treatment treatment) const { return (row.treatments & treatment) != 0; }
+  // Whether the shard looks token ids up itself, in a table and under a vocabulary of its own.
+  bool embeds() const { return first() && treats(kFirstTakesTokens); }
   std::string key(std::string_view suffix) const { return architecture_key(model, suffix); }
   std::uint64_t number(std::string_view suffix, std::uint64_t otherwise) const {
     return model.metadata().unsigned_value(key(suffix)).value_or(otherwise);
@@ -80,7 +82,7 @@ void set_counts(const Cut& cut, Metadata& out) {
   }
   out.set("tokenizer.ggml.model", Value::string("no_vocab"));
   out.set(cut.key("vocab_size"),
-          Value::u32(cut.last() ? narrow(cut.vocabulary) : kNoVocabularySize));
+          Value::u32(cut.last() || cut.embeds() ? narrow(cut.vocabulary) : kNoVocabularySize));
 }
 
 float depth_scale(std::uint32_t layer_count) {
@@ -204,8 +206,7 @@ TensorType narrowest_type(std::uint64_t width) {
 }
 
 OutputTensor embedding_tensor(const Cut& cut, const TensorInfo& table, bool head_is_table) {
-  const bool embeds = cut.first() && cut.treats(kFirstTakesTokens);
-  if (embeds || (cut.last() && head_is_table)) return copy_of(cut.model, table, table.name);
+  if (cut.embeds() || (cut.last() && head_is_table)) return copy_of(cut.model, table, table.name);
   if (cut.last()) {
     return zeros(kTable, narrowest_type(table.shape[0]), table.shape[0], table.shape[1]);
   }
@@ -217,12 +218,12 @@ std::optional<OutputTensor> shared_tensor(const Cut& cut, const TensorInfo& tens
                                           bool head_is_table) {
   if (tensor.name == kTable) return embedding_tensor(cut, tensor, head_is_table);
   if (!cut.last()) {
+    const std::uint64_t height = cut.embeds() ? cut.vocabulary : kNoVocabularySize;
     if (tensor.name == kHead) {
-      return zeros(kHead, TensorType::kF32, tensor.shape[0], kNoVocabularySize);
+      const std::uint64_t width = tensor.shape[0];
+      return zeros(kHead, cut.embeds() ? narrowest_type(width) : TensorType::kF32, width, height);
     }
-    if (tensor.name == "output.bias") {
-      return zeros(tensor.name, TensorType::kF32, kNoVocabularySize, 1);
-    }
+    if (tensor.name == "output.bias") return zeros(tensor.name, TensorType::kF32, height, 1);
     // Factors of a quantised head, which a zero head doesn't have.
     if (tensor.name == "output.scale" || tensor.name == "output.input_scale") return std::nullopt;
   }
@@ -276,10 +277,12 @@ void add_query_patches(const Cut& cut, ShardFacts& facts) {
 }
 
 void add_patches(const Cut& cut, ShardFacts& facts) {
-  if (cut.treats(kUnscaleInput) && !cut.first()) facts.unscale_tensors = {"inp_scaled"};
+  if (cut.treats(kUnscaleInput) && !cut.first()) {
+    facts.unscale_tensors = {std::string(cut.row.scaled_input)};
+  }
   if (cut.treats(kScaleFirstInput) && cut.first()) {
     const auto width = static_cast<float>(cut.number("embedding_length", 0));
-    facts.scale_patches.push_back({"inp_scaled", false, std::sqrt(width)});
+    facts.scale_patches.push_back({std::string(cut.row.scaled_input), false, std::sqrt(width)});
   }
   if (cut.treats(kScaleResidualPatch) && cut.layers.count() != cut.rules.layer_count) {
     const float scale = depth_scale(cut.rules.layer_count);
@@ -315,7 +318,10 @@ ShardFacts facts_of(const Cut& cut, const std::string& digest) {
   if (facts.input == ShardInput::kReplace) facts.replace_tensor = cut.row.replace_tensor;
   add_patches(cut, facts);
   if (!cut.last()) {
-    facts.output_tensor = fmt::format("{}-{}", cut.row.output_tensor, cut.layers.count() - 1);
+    facts.output_tensor = cut.row.output_tensor;
+    if (cut.row.output_numbered) {
+      facts.output_tensor += fmt::format("-{}", cut.layers.count() - 1);
+    }
     facts.row_width_out = width;
   }
   facts.row_width_in = width_in(cut, facts.input, width);
