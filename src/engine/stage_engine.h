@@ -25,8 +25,9 @@
 namespace salvage::engine {
 
 struct StageOptions {
-  std::filesystem::path weights;          // A shard (model/shard.h), or a whole model for one stage.
-  std::filesystem::path embedding_table;  // First stage only, and only if its shard takes hidden states.
+  std::filesystem::path weights;  // A shard (model/shard.h), or a whole model for one stage.
+  std::filesystem::path
+      embedding_table;  // First stage only, and only if its shard takes hidden states.
   std::uint32_t context_per_sequence = 4096;  // tokens
   std::uint32_t sequence_count_max = 1;       // 1 .. 64
   std::uint32_t rows_max = 128;               // rows of one micro-batch
@@ -55,7 +56,8 @@ struct StageFacts {
   std::uint32_t row_width_out = 0;
   std::uint32_t vocabulary_size = 0;
   std::uint32_t position_planes = 1;  // 4 for M-RoPE and IM-RoPE models
-  bool can_trim = true;  // False: recurrent state, a sequence can only grow, be copied or be cleared.
+  bool can_trim =
+      true;  // False: recurrent state, a sequence can only grow, be copied or be cleared.
   std::uint32_t rows_exact_max = 0;  // Rows of one micro-batch up to which bits are exact; 0 = any.
   std::string kernel_fingerprint;    // Same string = same instruction set, kernels, build flags.
   StageMemory memory;
@@ -63,15 +65,15 @@ struct StageFacts {
 
 // Changes to the KV cache, applied in order before the rows of the micro-batch they come with.
 enum class SequenceOpKind : std::uint8_t {
-  kClear = 0,   // Forget all of `sequence`.
-  kTrim = 1,    // Forget positions >= `position` of `sequence`.
-  kCopy = 2,    // `sequence` becomes a copy of all of `source`.
+  kClear = 0,  // Forget all of `sequence`.
+  kTrim = 1,   // Forget positions >= `position` of `sequence`.
+  kCopy = 2,   // `sequence` becomes a copy of all of `source`.
 };
 struct SequenceOp {
   SequenceOpKind kind = SequenceOpKind::kClear;
   SequenceId sequence;
-  SequenceId source;           // kCopy
-  std::int32_t position = 0;   // kTrim
+  SequenceId source;          // kCopy
+  std::int32_t position = 0;  // kTrim
   friend bool operator==(const SequenceOp&, const SequenceOp&) = default;
 };
 
@@ -80,10 +82,10 @@ struct SequenceOp {
 // Either one chunk of one sequence, in order of position, or at most one row for each of several
 // sequences; anything else is refused.
 struct MicroBatchView {
-  std::span<const TokenId> tokens;           // row_count ids, always
-  std::span<const float> hidden;             // row_count x row_width_in; empty if the stage takes tokens
-  std::span<const std::int32_t> positions;   // position_planes x row_count
-  std::span<const SequenceId> sequences;     // row_count
+  std::span<const TokenId> tokens;  // row_count ids, always
+  std::span<const float> hidden;    // row_count x row_width_in; empty if the stage takes tokens
+  std::span<const std::int32_t> positions;     // position_planes x row_count
+  std::span<const SequenceId> sequences;       // row_count
   std::span<const std::uint8_t> wants_logits;  // row_count; read by the last stage only
   bool causal = true;
 };
@@ -91,8 +93,8 @@ struct MicroBatchView {
 // Filled by run(). `hidden` is the caller's buffer, resized as needed and kept between steps;
 // `logits` points into the engine and is valid until the next call.
 struct StepOutput {
-  std::vector<float> hidden;       // row_count x row_width_out, in the order of the batch
-  std::span<const float> logits;   // (rows with wants_logits) x vocabulary_size, in that order
+  std::vector<float> hidden;      // row_count x row_width_out, in the order of the batch
+  std::span<const float> logits;  // (rows with wants_logits) x vocabulary_size, in that order
 };
 
 // What a stage found out about its own kernels at load: rows computed alone, in a group and in a

@@ -19,16 +19,18 @@
 namespace salvage::engine {
 
 struct TokenizeOptions {
-  bool add_special = true;    // Begin/end tokens as the model's file asks for; exactly one BOS.
-  bool parse_special = false; // Control tokens written in the text become control tokens.
+  bool add_special = true;     // Begin/end tokens as the model's file asks for; exactly one BOS.
+  bool parse_special = false;  // Control tokens written in the text become control tokens.
 };
 
-// Thread rule: const calls from any thread at once. Outlives samplers and chat formats made from it.
+// Thread rule: const calls from any thread at once. Outlives samplers and chat formats made from
+// it.
 class Vocabulary {
  public:
   virtual ~Vocabulary() = default;
   virtual std::uint32_t size() const = 0;
-  virtual Result<std::vector<TokenId>> tokenize(std::string_view text, TokenizeOptions options) const = 0;
+  virtual Result<std::vector<TokenId>> tokenize(std::string_view text,
+                                                TokenizeOptions options) const = 0;
   // The token's bytes; may be part of a UTF-8 character (base/utf8.h joins them). Control tokens
   // give nothing unless `special`. Ids out of range give nothing.
   virtual std::string piece(TokenId token, bool special) const = 0;
@@ -79,11 +81,13 @@ class Sampler {
 
 // What the coordinator needs of one model, made by the concrete engine.
 struct TextTools {
-  std::shared_ptr<const Vocabulary> vocabulary;  // shared with the sampler and chat formats made below
+  std::shared_ptr<const Vocabulary>
+      vocabulary;  // shared with the sampler and chat formats made below
   std::function<Result<std::unique_ptr<Sampler>>(const SamplingOptions&)> make_sampler;
   std::function<Result<std::unique_ptr<ChatFormat>>()> make_chat_format;  // not_found: no template
 };
 
-using TextToolsFactory = std::function<Result<TextTools>(const std::filesystem::path& vocabulary_file)>;
+using TextToolsFactory =
+    std::function<Result<TextTools>(const std::filesystem::path& vocabulary_file)>;
 
 }  // namespace salvage::engine

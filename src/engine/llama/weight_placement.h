@@ -3,7 +3,7 @@
 // Which kernels a shard's matrices get, and what that means for bits.
 //
 // ggml repacks matrices of some types at load into interleaved rows with faster kernels. Those of
-// Q4_0, Q4_1, Q8_0 and IQ4_NL give a row the same bits alone and in company; those of Q4_K (AVX2)
+// Q4_0, Q8_0 and IQ4_NL give a row the same bits alone and in company; those of Q4_K (AVX2)
 // and Q2_K (AVX-512) do not: they compute rows by four and the remaining one to three differently.
 // Of types that only other instruction sets repack nothing is proven. So an exact stage keeps all
 // of these out of the repacked buffer, by name. IQ types (all but IQ4_NL) have another kernel from
