@@ -99,12 +99,12 @@ TEST(SplitRules, layer_counts_with_a_meaning_are_refused) {
 }
 
 TEST(SplitRules, unproven_architectures_run_whole_only) {
-  const SplitRules rules = rules_of(tiny_model("olmo2", 8));
-  EXPECT_THAT(rules.refusal, HasSubstr("olmo2 has not been proven exact"));
+  const SplitRules rules = rules_of(tiny_model("plm", 8));
+  EXPECT_THAT(rules.refusal, HasSubstr("plm has not been proven exact"));
   EXPECT_THAT(rules.cuts(), IsEmpty());
   EXPECT_TRUE(rules.check_stage({0, 8}));
   EXPECT_EQ(rules.check_stage({0, 4}).error().code(), ErrorCode::kUnsupported);
-  EXPECT_THAT(rules_of(tiny_model("olmo2", 3), Unproven::kAllow).cuts(), ElementsAre(1, 2));
+  EXPECT_THAT(rules_of(tiny_model("plm", 3), Unproven::kAllow).cuts(), ElementsAre(1, 2));
   EXPECT_THAT(rules_of(tiny_model("gemma3n", 8), Unproven::kAllow).refusal, HasSubstr("streams"));
 }
 
