@@ -6,7 +6,8 @@ namespace salvage::sim {
 namespace {
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t hash = (a ^ (b + 0x9E3779B97F4A7C15ULL + (a << 6) + (a >> 2))) * 0xBF58476D1CE4E5B9ULL;
+  std::uint64_t hash =
+      (a ^ (b + 0x9E3779B97F4A7C15ULL + (a << 6) + (a >> 2))) * 0xBF58476D1CE4E5B9ULL;
   return hash ^ (hash >> 31);
 }
 
@@ -21,6 +22,10 @@ void pack(std::uint64_t hash, std::span<float> row) {
 }
 
 class FakeEngine final : public engine::StageEngine {
+  // Running hash of each layer after each position: what one layer keeps is its own, so a cut
+  // between layers changes nothing.
+  using Cache = std::vector<std::vector<std::uint64_t>>;
+
  public:
   FakeEngine(const FakeStage& stage, const engine::StageOptions& options)
       : stage_(stage), options_(options), caches_(options.sequence_count_max) {
@@ -79,16 +84,19 @@ class FakeEngine final : public engine::StageEngine {
   }
 
   std::uint64_t run_layers(const engine::MicroBatchView& batch, std::size_t row,
-                           std::vector<std::uint64_t>& cache) const {
+                           Cache& cache) const {
     std::uint64_t hash = facts_.takes_tokens
                              ? static_cast<std::uint64_t>(batch.tokens[row])
                              : unpack(batch.hidden.subspan(row * kFakeRowWidth, kFakeRowWidth));
-    const std::uint64_t past = cache.empty() ? 0 : cache.back();
+    std::vector<std::uint64_t> after(stage_.layers.count());
     for (std::uint32_t layer = stage_.layers.begin; layer < stage_.layers.end; ++layer) {
+      const std::uint32_t own = layer - stage_.layers.begin;
+      const std::uint64_t past = cache.empty() ? 0 : cache.back()[own];
       hash = mix(mix(hash, layer), static_cast<std::uint64_t>(batch.positions[row]));
       hash = mix(hash, past);
+      after[own] = mix(past, hash);
     }
-    cache.push_back(mix(past, hash));
+    cache.push_back(std::move(after));
     return hash;
   }
 
@@ -101,7 +109,7 @@ class FakeEngine final : public engine::StageEngine {
   FakeStage stage_;
   engine::StageOptions options_;
   engine::StageFacts facts_;
-  std::vector<std::vector<std::uint64_t>> caches_;  // running hash after each position
+  std::vector<Cache> caches_;
   std::vector<float> logits_;
   std::uint32_t runs_ = 0;
 };

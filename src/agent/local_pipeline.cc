@@ -177,7 +177,8 @@ Result<void> LocalPipeline::link_up(const LocalPipelineOptions& options) {
   first_ = std::move(dialed.connection);
   pipeline::PipelineClientOptions client;
   client.epoch = kEpoch;
-  client.limits = limits_for(options);
+  limits_ = limits_for(options);
+  client.limits = limits_;
   client.position_planes = stages_.front().facts.position_planes;
   client.vocabulary_size = stages_.back().facts.vocabulary_size;
   client.explain = [this](Error error) { return explain(std::move(error)); };

@@ -59,6 +59,7 @@ class LocalPipeline {
   LocalPipeline& operator=(const LocalPipeline&) = delete;
 
   pipeline::PipelineClient& client() { return *client_; }
+  const pipeline::SchedulerLimits& limits() const { return limits_; }
   const std::vector<LoadedStage>& stages() const { return stages_; }
   // Counters of every stage since the start or the last reset.
   Result<std::vector<wire::Stats>> stats(bool reset);
@@ -84,6 +85,7 @@ class LocalPipeline {
   std::unique_ptr<transport::Listener> result_listener_;
   std::vector<std::unique_ptr<WorkerLink>> workers_;
   std::vector<LoadedStage> stages_;
+  pipeline::SchedulerLimits limits_;
   std::unique_ptr<transport::Connection> first_;
   std::unique_ptr<transport::Connection> results_;
   std::unique_ptr<pipeline::PipelineClient> client_;

@@ -9,6 +9,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+
+#include "base/environment.h"
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -199,8 +201,7 @@ Result<std::string> own_executable() {
 
 Result<RunFolder> RunFolder::create() {
   std::error_code error;
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  std::filesystem::path parent = runtime != nullptr ? runtime : "";
+  std::filesystem::path parent = environment("XDG_RUNTIME_DIR").value_or("");
   if (parent.empty() || ::access(parent.c_str(), W_OK) != 0) {
     parent = std::filesystem::temp_directory_path(error);
   }

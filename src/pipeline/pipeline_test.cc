@@ -165,7 +165,8 @@ struct Listener {
   }
 };
 
-GenerateRequest request_for(const std::vector<TokenId>& prompt, std::uint32_t count, Listener& listener) {
+GenerateRequest request_for(const std::vector<TokenId>& prompt, std::uint32_t count,
+                            Listener& listener) {
   GenerateRequest request;
   request.prompt = prompt;
   request.answer_tokens_max = count;
@@ -176,7 +177,8 @@ GenerateRequest request_for(const std::vector<TokenId>& prompt, std::uint32_t co
 
 std::vector<TokenId> prompt_of(std::size_t count, TokenId seed) {
   std::vector<TokenId> prompt(count);
-  for (std::size_t i = 0; i < count; ++i) prompt[i] = static_cast<TokenId>((i * 7 + static_cast<std::size_t>(seed)) % 50);
+  for (std::size_t i = 0; i < count; ++i)
+    prompt[i] = static_cast<TokenId>((i * 7 + static_cast<std::size_t>(seed)) % 50);
   return prompt;
 }
 
@@ -246,7 +248,8 @@ TEST(Pipeline, every_row_of_a_prompt_can_be_asked_for) {
 TEST(Pipeline, a_full_context_ends_the_answer) {
   FakePipeline pipeline(2);
   Listener listener;
-  ASSERT_TRUE(pipeline.client().generate(request_for(prompt_of(490, 2), 100, listener)).has_value());
+  ASSERT_TRUE(
+      pipeline.client().generate(request_for(prompt_of(490, 2), 100, listener)).has_value());
   EXPECT_EQ(listener.wait(), "context_full");
   EXPECT_EQ(listener.tokens, answer_of_one_engine(prompt_of(490, 2), listener.tokens.size()));
 }
@@ -291,7 +294,8 @@ TEST(Pipeline, a_broken_link_anywhere_ends_every_request_once) {
   for (std::size_t link = 0; link <= 3; ++link) {
     FakePipeline pipeline(3);
     Listener listener;
-    ASSERT_TRUE(pipeline.client().generate(request_for(prompt_of(20, 2), 470, listener)).has_value());
+    ASSERT_TRUE(
+        pipeline.client().generate(request_for(prompt_of(20, 2), 470, listener)).has_value());
     while (listener.token_count() < 5) std::this_thread::yield();
     pipeline.cut(link);
     EXPECT_EQ(listener.wait().substr(0, 6), "failed") << link;
@@ -313,7 +317,8 @@ TEST(Pipeline, counters_count_every_row_once_a_stage) {
   Listener listener;
   ASSERT_TRUE(pipeline.client().generate(request_for(prompt_of(40, 2), 11, listener)).has_value());
   EXPECT_EQ(listener.wait(), "length");
-  for (std::size_t stage = 0; stage < 3; ++stage) EXPECT_EQ(pipeline.server(stage).stats(false).rows, 50U);
+  for (std::size_t stage = 0; stage < 3; ++stage)
+    EXPECT_EQ(pipeline.server(stage).stats(false).rows, 50U);
   EXPECT_EQ(pipeline.server(0).stats(true).rows, 50U);
   EXPECT_EQ(pipeline.server(0).stats(false).rows, 0U);
 }

@@ -1,0 +1,63 @@
+// salvage: one program, many machines. main() chooses the language, declares the commands, runs the
+// chosen one, and says what went wrong.
+
+#include <exception>
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include "app/command.h"
+#include "app/version.h"
+#include "app/words.h"
+#include "base/interrupt.h"
+
+namespace salvage::app {
+namespace {
+
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+
+int report(const Error& error) {
+  if (error.code() == ErrorCode::kCancelled) {
+    std::cerr << words("error.interrupted") << '\n';
+    return kExitInterrupted;
+  }
+  const std::string name(error_code_name(error.code()));
+  std::cerr << words("error.line", words("error." + name), error.message()) << '\n';
+  return kExitFailed;
+}
+
+int run(int argc, char** argv, StopToken stop) {
+  set_language(choose_language(argc, argv));
+  CLI::App app(words("app.about"), "salvage");
+  CommandContext context{std::move(stop), {}};
+  std::string language;  // read by choose_language(); declared here for --help and for checking
+  app.add_option("--lang", language, words("app.lang"))->check(CLI::IsMember({"en", "zh"}));
+  app.set_version_flag("--version", fmt::format("salvage {} (llama.cpp {})", kVersion, kLlamaPin));
+  app.set_help_flag("-h,--help", words("app.help"));
+  app.require_subcommand(1);
+  app.fallthrough();
+  for (const auto add : {add_inspect, add_shard, add_run, add_bench, add_stage}) add(app, context);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error, std::cout, std::cerr);
+    return code == 0 ? 0 : kExitUsage;
+  }
+  const Result<void> done = context.chosen();
+  return done ? 0 : report(done.error());
+}
+
+}  // namespace
+}  // namespace salvage::app
+
+int main(int argc, char** argv) {
+  const salvage::StopSource interrupt = salvage::install_interrupt();
+  try {
+    return salvage::app::run(argc, argv, interrupt.get_token());
+  } catch (const std::exception& error) {
+    // Nothing of ours throws: this is a library, or memory that ran out.
+    std::cerr << "salvage: " << error.what() << '\n';
+    return 1;
+  }
+}

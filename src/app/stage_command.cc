@@ -1,0 +1,49 @@
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "agent/stage_worker.h"
+#include "app/command.h"
+#include "app/words.h"
+#include "base/clock.h"
+#include "base/process.h"
+#include "engine/llama/llama_stage.h"
+#include "transport/tcp/local_transport.h"
+
+namespace salvage::app {
+namespace {
+
+// The worker's socket, for the thread that ends the process when the parent is gone.
+std::string& socket_path() {
+  static std::string path;
+  return path;
+}
+
+void leave_as_orphan() {
+  exit_worker(socket_path(), 0);
+}
+
+Result<void> serve(const std::string& listen) {
+  // ggml would start a debugger to print where it aborts; our parent only wants the message.
+  ::setenv("GGML_NO_BACKTRACE", "1", 1);
+  agent::StageWorkerOptions options;
+  ASSIGN_OR_RETURN(options.listen, transport::parse_endpoint(listen));
+  ASSIGN_OR_RETURN(options.auth_token, read_secret_line());
+  options.llama_pin = kLlamaPin;
+  socket_path() = options.listen.path;
+  watch_lifeline(leave_as_orphan);
+  const SteadyClock clock;
+  const auto transport = transport::make_local_transport();
+  return agent::run_stage_worker(options, *transport, engine::make_llama_stage_engine, clock);
+}
+
+}  // namespace
+
+void add_stage(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("stage", words("stage.about"));
+  auto listen = std::make_shared<std::string>();
+  command->add_option("--listen", *listen, words("stage.listen"))->required();
+  command->callback([&context, listen] { context.chosen = [listen] { return serve(*listen); }; });
+}
+
+}  // namespace salvage::app
