@@ -141,8 +141,8 @@ struct Listener {
       logits_positions.push_back(position);
     };
     handler.done = [this](FinishReason reason, const RequestStats& what) {
-      end(std::string(finish_reason_name(reason)));
       stats = what;
+      end(std::string(finish_reason_name(reason)));
     };
     handler.failed = [this](const Error& error) { end("failed: " + error.message()); };
     return handler;
