@@ -8,7 +8,7 @@ namespace salvage {
 [[noreturn]] void check_failed(const char* file, int line, const char* condition);
 }  // namespace salvage
 
-#define CHECK(condition)                                                  \
-  do {                                                                    \
+#define CHECK(condition)                                                       \
+  do {                                                                         \
     if (!(condition)) ::salvage::check_failed(__FILE__, __LINE__, #condition); \
   } while (false)

@@ -16,9 +16,10 @@ struct Id {
 
 using StageIndex = Id<struct StageIndexTag, std::uint32_t>;  // 0 is the stage that embeds tokens.
 using PlanEpoch = Id<struct PlanEpochTag, std::uint64_t>;    // Grows with every plan; never reused.
-using StepId = Id<struct StepIdTag, std::uint64_t>;          // One micro-batch's way through all stages.
-using RequestId = Id<struct RequestIdTag, std::uint64_t>;    // One answer being made.
-using SequenceId = Id<struct SequenceIdTag, std::uint32_t>;  // KV cache lane, 0 .. sequence_count_max-1.
+using StepId = Id<struct StepIdTag, std::uint64_t>;  // One micro-batch's way through all stages.
+using RequestId = Id<struct RequestIdTag, std::uint64_t>;  // One answer being made.
+using SequenceId =
+    Id<struct SequenceIdTag, std::uint32_t>;  // KV cache lane, 0 .. sequence_count_max-1.
 
 // Token ids stay plain: libllama, the wire and JSON all carry them as int32.
 using TokenId = std::int32_t;

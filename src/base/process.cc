@@ -9,14 +9,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-
-#include "base/environment.h"
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/environment.h"
 
 namespace salvage {
 namespace {

@@ -59,23 +59,25 @@ class [[nodiscard]] Result : public tl::expected<T, Error> {
 inline tl::unexpected<Error> fail(ErrorCode code, std::string message) {
   return tl::unexpected<Error>(Error(code, std::move(message)));
 }
-inline tl::unexpected<Error> fail(Error error) { return tl::unexpected<Error>(std::move(error)); }
+inline tl::unexpected<Error> fail(Error error) {
+  return tl::unexpected<Error>(std::move(error));
+}
 
 }  // namespace salvage
 
 // Passes a failure on to the caller: RETURN_IF_ERROR(write(bytes));
-#define RETURN_IF_ERROR(expression)                                                   \
-  do {                                                                                \
-    if (auto salvage_result = (expression); !salvage_result)                          \
-      return ::salvage::fail(std::move(salvage_result).error());                      \
+#define RETURN_IF_ERROR(expression)                              \
+  do {                                                           \
+    if (auto salvage_result = (expression); !salvage_result)     \
+      return ::salvage::fail(std::move(salvage_result).error()); \
   } while (false)
 
 // Unwraps or passes on: ASSIGN_OR_RETURN(auto file, open(path));
 #define ASSIGN_OR_RETURN(target, expression) \
   SALVAGE_ASSIGN_OR_RETURN_(SALVAGE_CONCAT_(salvage_result_, __LINE__), target, expression)
-#define SALVAGE_ASSIGN_OR_RETURN_(result, target, expression)          \
-  auto result = (expression);                                          \
-  if (!result) return ::salvage::fail(std::move(result).error());      \
+#define SALVAGE_ASSIGN_OR_RETURN_(result, target, expression)     \
+  auto result = (expression);                                     \
+  if (!result) return ::salvage::fail(std::move(result).error()); \
   target = std::move(*result)
 #define SALVAGE_CONCAT_(a, b) SALVAGE_CONCAT_INNER_(a, b)
 #define SALVAGE_CONCAT_INNER_(a, b) a##b
