@@ -132,7 +132,7 @@ constexpr ArchitectureRow kTable[] = {
     {.name = "chameleon", .proof = Proof::kRefused, .reason = kNotExact},
     {.name = "deepseek2-ocr", .proof = Proof::kRefused, .reason = kNotExact},
     {.name = "graniteswitch", .proof = Proof::kRefused, .reason = kNotExact},
-    {.name = "plm", .proof = Proof::kCandidate},  // Nobody has a random model of it to prove it with.
+    {.name = "plm", .proof = Proof::kCandidate},  // No random model of it to prove it with.
     {.name = "rwkv6", .proof = Proof::kRefused, .reason = kNotExact},
     {.name = "rwkv6qwen2", .proof = Proof::kRefused, .reason = kNotExact},
     {.name = "rwkv7", .proof = Proof::kRefused, .reason = kNotExact},

@@ -19,6 +19,7 @@
 #include "fixture_check.h"
 #include "fixture_store.h"
 #include "llama.h"
+#include "mutations.h"
 #include "outcome.h"
 #include "report.h"
 #include "upstream_generator.h"
@@ -27,7 +28,7 @@ namespace salvage::conformance {
 namespace {
 
 // Fewer than this, and something that worked is broken. Raise it when an architecture is proven.
-constexpr std::size_t kUpstreamExactMin = 103;
+constexpr std::size_t kUpstreamExactMin = 104;
 
 struct Options {
   FixtureStore store;
@@ -37,6 +38,7 @@ struct Options {
   std::filesystem::path check_page;  // or compare it with this file
   bool json = false;
   bool unproven = false;
+  bool mutations_only = false;
   bool verbose = false;
 };
 
@@ -108,6 +110,20 @@ void print_json(const std::vector<Outcome>& outcomes) {
   fmt::print("]\n");
 }
 
+// The suite must be able to fail.
+bool mutations_caught(const Options& options, const std::vector<Fixture>& fixtures) {
+  const MutationTotals totals =
+      check_mutations(options.store, fixtures, options.work_folder, [&](const std::string& line) {
+        if (!options.json) fmt::print("{}\n", line);
+        std::fflush(stdout);
+      });
+  if (!options.json) {
+    fmt::print("mutations caught {} of {}, unspoiled twins exact {} of {}\n", totals.caught,
+               totals.mutation_count, totals.controls_exact, totals.control_count);
+  }
+  return totals.good();
+}
+
 int run(const Options& options) {
   const std::vector<Fixture> fixtures = chosen_fixtures(options);
   const auto made = options.store.make(fixtures);
@@ -116,12 +132,14 @@ int run(const Options& options) {
     return 1;
   }
   if (options.only.empty()) options.store.prune(fixtures);
+  if (options.mutations_only) return mutations_caught(options, fixtures) ? 0 : 1;
   const std::vector<Outcome> outcomes = judge_all(options, fixtures);
   const Totals totals = count_outcomes(outcomes);
   bool good = totals.wrong == 0;
   if (options.only.empty()) {
     good = good && totals.upstream_exact >= kUpstreamExactMin;
     good = deal_with_page(options, architectures_page(outcomes)) && good;
+    good = mutations_caught(options, fixtures) && good;
   }
   if (options.json) {
     print_json(outcomes);
@@ -150,7 +168,9 @@ int main(int argc, char** argv) {
   app.add_option("-j,--jobs", options.store.jobs, "processes at once")->capture_default_str();
   app.add_flag("--json", options.json, "one array of outcomes on stdout");
   app.add_flag("--unproven", options.unproven, "also cut architectures without proof so far");
+  app.add_flag("--mutations-only", options.mutations_only, "only show that the suite can fail");
   app.add_flag("-v,--verbose", options.verbose, "show libllama's log");
   CLI11_PARSE(app, argc, argv);
+  if (options.mutations_only) options.only = salvage::conformance::mutated_fixtures();
   return salvage::conformance::run(options);
 }

@@ -21,15 +21,10 @@ std::string cuts_text(const std::vector<std::uint32_t>& cuts) {
   return text;
 }
 
+// Of what is the same on every machine.
 std::string remark(const Outcome& outcome) {
   if (outcome.verdict != Verdict::kExact) return outcome.reason;
-  std::string text;
-  if (outcome.cache_type != "q8_0") text = outcome.cache_type + " KV cache";
-  if (outcome.chunks_change_bits) {
-    text += text.empty() ? "" : "; ";
-    text += "its bits depend on the chunks of the prompt, whole or cut";
-  }
-  return text;
+  return outcome.cache_type == "q8_0" ? "" : outcome.cache_type + " KV cache";
 }
 
 constexpr const char* kIntroduction =
@@ -75,7 +70,9 @@ std::string report_line(const Outcome& outcome) {
                         cuts_text(outcome.legal_cuts), outcome.split_count);
   }
   const std::string more = remark(outcome);
-  return more.empty() ? line : line + ": " + more;
+  if (!more.empty()) line += ": " + more;
+  if (outcome.chunks_change_bits) line += " (whole or cut, its bits depend on the prompt's chunks)";
+  return line;
 }
 
 std::string architectures_page(const std::vector<Outcome>& outcomes) {

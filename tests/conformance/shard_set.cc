@@ -7,6 +7,7 @@
 
 #include "engine/llama/llama_stage.h"
 #include "model/shard.h"
+#include "model/shard_plan.h"
 #include "run_plan.h"
 
 namespace salvage::conformance {
@@ -72,10 +73,30 @@ Result<std::unique_ptr<engine::StageEngine>> ShardSet::load(LayerRange layers) {
   return engine::make_llama_stage_engine(options, [](double) { return true; });
 }
 
+Result<void> ShardSet::allow_all_cuts() {
+  ASSIGN_OR_RETURN(lawless_rules_, model::split_rules(model_, unproven_));
+  lawless_rules_->cut_legal.assign(lawless_rules_->layer_count + 1, true);
+  lawless_rules_->stage_sizes_refused.clear();
+  lawless_rules_->kinds_needed = 0;
+  return {};
+}
+
+Result<void> ShardSet::write(LayerRange layers, const std::filesystem::path& path) {
+  if (!lawless_rules_) {
+    return model::write_shard(model_, layers, path, {.progress = {}, .unproven = unproven_});
+  }
+  ASSIGN_OR_RETURN(const std::string digest, model::model_digest(model_));
+  ASSIGN_OR_RETURN(const model::FilePlan plan,
+                   model::plan_shard(model_, layers, *lawless_rules_, digest));
+  ASSIGN_OR_RETURN(const std::uint64_t bytes, model::gguf_bytes(plan.metadata, plan.tensors));
+  ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path, bytes));
+  RETURN_IF_ERROR(model::write_gguf(plan.metadata, plan.tensors, file, {}));
+  return file.commit();
+}
+
 Result<std::filesystem::path> ShardSet::shard_file(LayerRange layers) {
   const std::filesystem::path path = folder_ / fmt::format("{}-{}.gguf", layers.begin, layers.end);
-  RETURN_IF_ERROR(
-      model::write_shard(model_, layers, path, {.progress = {}, .unproven = unproven_}));
+  RETURN_IF_ERROR(write(layers, path));
   if (hook_) RETURN_IF_ERROR(hook_(layers, path));
   return path;
 }
