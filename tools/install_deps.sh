@@ -12,10 +12,11 @@ set -euo pipefail
 
 build_packages=(
   make g++ cmake ninja-build ccache git ca-certificates
-  libexpected-dev libfmt-dev libspdlog-dev libcli11-dev libxxhash-dev libgtest-dev libgmock-dev
+  libexpected-dev libfmt-dev libssl-dev libcli11-dev libxxhash-dev
+  libgtest-dev libgmock-dev librapidcheck-dev
 )
 test_packages=(
-  clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev librapidcheck-dev
+  clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
 )
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
