@@ -10,11 +10,13 @@ MAKEFLAGS += --no-print-directory
 
 PREFIX ?= /usr/local
 NAME ?= smollm2
-PROMPT ?= What is a pipeline, in one sentence?
+PROMPT ?= What is the capital of France?
 PROMPT_ZH ?= 请用中文介绍一下你自己。
 SALVAGE := build/release/bin/salvage
+# Always the likeliest token, so that the answer is the same each time.
+DEMO := --stages 3 --chat -n 96 --temp 0
 
-.PHONY: help demo demo-zh build install model test unit conformance bench-peers fuzz format tidy clean
+.PHONY: help demo demo-zh build install model test unit conformance reference bench-peers fuzz format tidy clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -22,12 +24,12 @@ help: ## this list
 demo: build ## a small model over three stage processes on this machine
 	@tools/install_deps.sh model
 	model=$$(tools/model.sh smollm2)
-	$(SALVAGE) run "$$model" --stages 3 --chat -n 96 "$(PROMPT)"
+	$(SALVAGE) run "$$model" $(DEMO) "$(PROMPT)"
 
 demo-zh: build ## the same with a model that speaks Chinese (469 MiB to fetch, once)
 	@tools/install_deps.sh model
 	model=$$(tools/model.sh qwen)
-	$(SALVAGE) run "$$model" --stages 3 --chat -n 96 --lang zh "$(PROMPT_ZH)"
+	$(SALVAGE) run "$$model" $(DEMO) --lang zh "$(PROMPT_ZH)"
 
 build: ## build/release/bin/salvage
 	@tools/install_deps.sh build
@@ -52,6 +54,11 @@ unit: ## the fast tests only
 conformance: ## every architecture, every cut, bit for bit; writes docs/reference/architectures.md
 	@tools/install_deps.sh test
 	tools/conformance.sh --page docs/reference/architectures.md
+
+reference: ## writes docs/reference/cli.md and errors.md
+	@tools/install_deps.sh test
+	tools/build.sh dev salvage
+	tools/gen_reference.py build/dev
 
 bench-peers: ## against llama.cpp's own programs; one ratio a line at the end
 	@tools/install_deps.sh model

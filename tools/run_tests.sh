@@ -96,7 +96,11 @@ stage_fuzz() {
   tools/fuzz.sh build/fuzz/fuzzers "${FUZZ_SECONDS:-20}"
 }
 
-stage_docs() { tools/check_docs.py build/dev; }
+stage_docs() {
+  tools/build.sh dev salvage
+  tools/gen_reference.py --check build/dev
+  tools/check_docs.py build/dev
+}
 
 stages=("$@")
 if [ "${#stages[@]}" -eq 0 ]; then stages=("${all_stages[@]}"); fi
