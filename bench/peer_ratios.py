@@ -27,7 +27,7 @@ class Ratio:
 
 
 class Samples:
-    """contestant and measure -> every sample; (contestant, measure) such as ("rpc_ub64", "prefill_512")."""
+    """(contestant, measure), such as ("rpc_ub64", "prefill_512"), -> every sample."""
 
     def __init__(self):
         self.values = {}

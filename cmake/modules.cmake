@@ -39,11 +39,12 @@ function(salvage_test name)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} GTest::gmock GTest::gtest_main)
   salvage_warnings(${name})
-  gtest_discover_tests(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} DISCOVERY_TIMEOUT 60)
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
+    PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
 endfunction()
 
-# salvage_fuzzer(<name> SOURCES x_fuzz.cc DEPENDS module ...): only under the preset `fuzz`, where the
-# target `fuzzers` builds all of them into <build>/fuzzers. Seeds: fuzz/corpus/<name>/.
+# salvage_fuzzer(<name> SOURCES x_fuzz.cc DEPENDS module ...): only under the preset `fuzz`, where
+# the target `fuzzers` builds all of them into <build>/fuzzers. Seeds: fuzz/corpus/<name>/.
 if(SALVAGE_FUZZ)
   add_custom_target(fuzzers)
 endif()

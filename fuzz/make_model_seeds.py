@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of gguf_fuzz and shard_fuzz: tiny models of architectures with different rules."""
+"""Seeds of gguf_fuzz and shard_fuzz: tiny models of architectures with different rules."""
 import pathlib
 import struct
 

@@ -1,5 +1,10 @@
 #pragma once
 
+// What both kinds of socket share once they are connected. Made by LocalTransport and its
+// listeners, used through Connection (transport.h), whose thread rules and failures hold. The
+// descriptor is closed with the object, never before: a late call finds a shut-down socket, not
+// somebody else's file.
+
 #include <atomic>
 #include <memory>
 #include <string>
