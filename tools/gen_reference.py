@@ -45,16 +45,16 @@ def errors_page():
     codes = re.findall(r"^ *k(\w+),(?: *// (.*))?$", table, re.M)
     names = (REPO / "src/base/result.cc").read_text()
     page = f"# Error codes\n\n{MADE}\n"
-    page += ("A code says what the caller can do, not where it went wrong; the sentence beside it says that.\n"
-             "The names are the same on the wire, in logs and in JSON.\n\n"
+    page += ("A code says what the caller can do, not where it went wrong; the sentence beside it says\n"
+             "that. The names are the same on the wire, in logs and in JSON.\n\n"
              "| code | meaning |\n|---|---|\n")
     for code, meaning in codes:
         name = camel_to_snake(code)
         if f'"{name}"' not in names:
-            sys.exit(f"error: error_code_name() doesn't know {name}; is the enum in result.h written otherwise?")
+            sys.exit(f"error: error_code_name() doesn't know {name}; is result.h written otherwise?")
         page += f"| `{name}` | {meaning or name.replace('_', ' ').capitalize() + '.'} |\n"
-    page += ("\nA command exits with 0 if it did what was asked, 1 if it failed, 2 if it was called wrongly, and\n"
-             "130 if it was interrupted. The error is one sentence on standard error.\n")
+    page += ("\nA command exits with 0 if it did what was asked, 1 if it failed, 2 if it was called wrongly,\n"
+             "and 130 if it was interrupted. The error is one sentence on standard error.\n")
     return page
 
 
