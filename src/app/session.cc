@@ -75,7 +75,9 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
       ->check(CLI::IsMember({"f32", "f16", "q8"}));
   command.add_option("--chunk", options.chunk, words("option.chunk"))->check(CLI::Range(1U, 4096U));
   command.add_flag("--exact", options.exact, words("option.exact"));
-  command.add_flag("--pin", options.pin, words("option.pin"));
+  command.add_option("--cores", options.cores, words("option.cores"))
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command.add_flag("-q,--quiet", options.quiet, words("option.quiet"));
 }
 
@@ -98,6 +100,9 @@ Result<void> Session::start(const StopToken& stop) {
   const auto cores = static_cast<std::uint32_t>(usable_cores().size());
   const auto count = static_cast<std::uint32_t>(stages.size());
   threads_ = options_.threads != 0 ? options_.threads : std::max(1U, cores / count);
+  if (options_.threads == 0 && !options_.cores.empty()) {
+    threads_ = std::max(1U, static_cast<std::uint32_t>(options_.cores.size()) / count);
+  }
   RETURN_IF_ERROR(choose_context(stages));
   ASSIGN_OR_RETURN(auto stage_list, stage_options(file, stages, stop));
   ASSIGN_OR_RETURN(text_, engine::make_llama_text_tools(vocabulary_));
@@ -148,7 +153,26 @@ Result<void> Session::choose_context(const std::vector<LayerRange>& stages) {
                               "smaller quantisation"));
 }
 
-engine::StageOptions Session::common_options(std::size_t stage, std::size_t stage_count) const {
+Result<void> Session::check_cores(std::size_t stage_count) const {
+  if (options_.cores.empty()) return {};
+  const std::size_t needed = stage_count * threads_;
+  if (options_.cores.size() != needed) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--cores names {} cores; {} stages with {} threads each need {}",
+                            options_.cores.size(), stage_count, threads_, needed));
+  }
+  const std::vector<std::uint32_t> usable = usable_cores();
+  for (const std::uint32_t core : options_.cores) {
+    if (std::find(usable.begin(), usable.end(), core) == usable.end()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("core {} is not one that this program may use: {}", core,
+                              fmt::join(usable, ",")));
+    }
+  }
+  return {};
+}
+
+engine::StageOptions Session::common_options(std::size_t stage) const {
   engine::StageOptions options;
   options.context_per_sequence = context_;
   options.sequence_count_max = options_.sequences;
@@ -158,19 +182,18 @@ engine::StageOptions Session::common_options(std::size_t stage, std::size_t stag
   options.cache_type_k = *parse_cache_type(options_.cache_type_k);
   options.cache_type_v = *parse_cache_type(options_.cache_type_v);
   options.exact = options_.exact;
-  const std::vector<std::uint32_t> cores = usable_cores();
-  for (std::uint32_t i = 0; options_.pin && i < threads_ && stage_count * threads_ <= cores.size();
-       ++i) {
-    options.cores.push_back(cores[stage * threads_ + i]);
+  // stage_options() has checked that there are enough.
+  for (std::uint32_t i = 0; !options_.cores.empty() && i < threads_; ++i) {
+    options.cores.push_back(options_.cores[stage * threads_ + i]);
   }
   return options;
 }
 
 Result<std::vector<engine::StageOptions>> Session::stage_options(
     const model::Gguf& file, const std::vector<LayerRange>& stages, const StopToken& stop) {
+  RETURN_IF_ERROR(check_cores(stages.size()));
   std::vector<engine::StageOptions> options;
-  for (std::size_t i = 0; i < stages.size(); ++i)
-    options.push_back(common_options(i, stages.size()));
+  for (std::size_t i = 0; i < stages.size(); ++i) options.push_back(common_options(i));
   store::ShardCache cache(store::ShardCache::default_root(), kShardCacheBytesMax);
   if (stages.size() == 1) {
     options.front().weights = options_.model;  // the whole model as it is

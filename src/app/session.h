@@ -35,7 +35,8 @@ struct SessionOptions {
   std::string hidden = "f32";
   std::uint32_t chunk = 0;  // rows a micro-batch of a prompt; 0: chosen
   bool exact = false;
-  bool pin = false;  // each stage on cores of its own
+  std::vector<std::uint32_t> cores;  // dealt out to the stages in order, `threads` each
+  bool pin = false;                  // each stage on cores of its own
   bool quiet = false;
 };
 
@@ -66,7 +67,8 @@ class Session {
   Result<std::vector<engine::StageOptions>> stage_options(const model::Gguf& file,
                                                           const std::vector<LayerRange>& stages,
                                                           const StopToken& stop);
-  engine::StageOptions common_options(std::size_t stage, std::size_t stage_count) const;
+  engine::StageOptions common_options(std::size_t stage) const;
+  Result<void> check_cores(std::size_t stage_count) const;
   Result<void> start_workers(std::vector<engine::StageOptions> stages, const StopToken& stop);
 
   const SessionOptions options_;

@@ -3,9 +3,14 @@
 // stage [a, b) worked out once. For L layers it takes L^2 checks and S L^2 steps: 5 million for 80
 // layers and 8 stages would be generous, and a model has at most 512 layers.
 //
-// Two costs use the same search. Balance: first the largest stage, then the sum of squares, because
-// the slowest stage sets a pipeline's pace and among equals an even split is kinder. Distance: the
-// sum of how far each cut is from where it is wanted.
+// Three costs use the same search. Balance: first the largest stage, then the sum of squares,
+// because the slowest stage sets a pipeline's pace and among equals an even split is kinder. It
+// comes twice, because the output matrix makes decode and prefill disagree: a prompt needs it once,
+// every decoded token again, and it may weigh as much as half the layers (SmolLM2: 14 of 30). Even
+// layers make prompts fast; even bytes serve many streams. The choice: the best split for prompts
+// that keeps at least kDecodeShareMin of the best split's decode throughput. One stream's decode
+// passes all stages in turn and is the same for every split. Distance: the sum of how far each cut
+// is from where it is wanted.
 //
 // Rejected: greedy filling up to the average. It's simpler, but with cuts only at multiples of six
 // it leaves the last stage with twice the average or with nothing.
@@ -16,6 +21,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <optional>
 
@@ -24,6 +30,9 @@
 
 namespace salvage::planner {
 namespace {
+
+// A fifth of the throughput of many streams is what an even split of the layers may cost.
+constexpr double kDecodeShareMin = 0.8;
 
 struct Cost {
   double first = 0;
@@ -94,19 +103,39 @@ class Search {
   std::vector<std::vector<Cell>> cells_;  // [stages so far][end]
 };
 
-AddStage balance(const model::Manifest& manifest) {
-  // A prefix sum, so that a stage's bytes cost nothing to look up.
-  std::vector<double> bytes_before(manifest.layer_count + 1, 0);
-  for (std::uint32_t i = 0; i < manifest.layer_count; ++i) {
-    bytes_before[i + 1] =
-        bytes_before[i] + static_cast<double>(manifest.layers[i].weight_bytes) + 1.0;
+// What each stage computes, in bytes of weights: for a decoded token all of them, for a prompt's
+// token all but the head, which only the prompt's last token needs.
+class StageBytes {
+ public:
+  explicit StageBytes(const model::Manifest& manifest)
+      : before_(manifest.layer_count + 1, 0), head_(static_cast<double>(manifest.output_bytes)) {
+    for (std::uint32_t i = 0; i < manifest.layer_count; ++i) {
+      before_[i + 1] = before_[i] + static_cast<double>(manifest.layers[i].weight_bytes) + 1.0;
+    }
   }
-  const auto head = static_cast<double>(manifest.output_bytes);
-  const std::uint32_t layer_count = manifest.layer_count;
-  return [=](const Cost& before, std::uint32_t, LayerRange layers) {
-    const double bytes = bytes_before[layers.end] - bytes_before[layers.begin] +
-                         (layers.end == layer_count ? head : 0);
-    return Cost{std::max(before.first, bytes), before.second + bytes * bytes};
+  double prefill(LayerRange layers) const { return before_[layers.end] - before_[layers.begin]; }
+  double decode(LayerRange layers) const {
+    return prefill(layers) + (layers.end + 1 == before_.size() ? head_ : 0);
+  }
+
+ private:
+  std::vector<double> before_;  // a prefix sum, so that a stage's bytes cost nothing to look up
+  double head_;
+};
+
+AddStage balance_decode(const StageBytes& bytes) {
+  return [&bytes](const Cost& before, std::uint32_t, LayerRange layers) {
+    const double own = bytes.decode(layers);
+    return Cost{std::max(before.first, own), before.second + own * own};
+  };
+}
+
+// As even as possible for prompts, among the splits whose slowest stage decodes in `decode_max`.
+AddStage balance_prefill(const StageBytes& bytes, double decode_max) {
+  return [&bytes, decode_max](const Cost& before, std::uint32_t, LayerRange layers) {
+    const bool too_slow = bytes.decode(layers) > decode_max;
+    const double own = too_slow ? std::numeric_limits<double>::infinity() : bytes.prefill(layers);
+    return Cost{std::max(before.first, own), before.second + own * own};
   };
 }
 
@@ -174,10 +203,16 @@ Result<std::vector<LayerRange>> exact_split(const model::Manifest& manifest, con
 Result<std::vector<LayerRange>> plan_split(const model::Manifest& manifest,
                                            std::uint32_t stage_count) {
   RETURN_IF_ERROR(check_count(stage_count));
+  const StageBytes bytes(manifest);
   // All counts at once, so that the nearest possible one is known if this one isn't.
-  const Search search(manifest, kStageCountMax, balance(manifest));
-  if (!search.possible(stage_count)) return impossible(manifest, search, stage_count);
-  return search.best(stage_count);
+  const Search decode(manifest, kStageCountMax, balance_decode(bytes));
+  if (!decode.possible(stage_count)) return impossible(manifest, decode, stage_count);
+  double slowest = 0;
+  for (const LayerRange& stage : decode.best(stage_count)) {
+    slowest = std::max(slowest, bytes.decode(stage));
+  }
+  const AddStage add = balance_prefill(bytes, slowest / kDecodeShareMin);
+  return Search(manifest, stage_count, add).best(stage_count);
 }
 
 Result<std::vector<LayerRange>> plan_split(const model::Manifest& manifest,

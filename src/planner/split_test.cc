@@ -47,10 +47,16 @@ TEST(PlanSplit, equal_layers_give_equal_stages) {
   EXPECT_EQ(split_of(manifest_of(12, 1), 12), "1,1,1,1,1,1,1,1,1,1,1,1");
 }
 
-TEST(PlanSplit, the_output_matrix_counts_in_the_last_stage) {
+TEST(PlanSplit, a_light_output_matrix_leaves_the_layers_even) {
   model::Manifest manifest = manifest_of(12, 1);
-  manifest.output_bytes = 400;
-  EXPECT_EQ(split_of(manifest, 2), "8,4");
+  manifest.output_bytes = 400;  // even bytes would be 8,4: 800 each; 6,6 is 1000 at worst
+  EXPECT_EQ(split_of(manifest, 2), "6,6");
+}
+
+TEST(PlanSplit, a_heavy_output_matrix_takes_layers_from_the_last_stage) {
+  model::Manifest manifest = manifest_of(12, 1);
+  manifest.output_bytes = 600;  // even bytes: 9,3 with 900; 1125 are allowed
+  EXPECT_EQ(split_of(manifest, 2), "7,5");
 }
 
 TEST(PlanSplit, cuts_stay_legal) {
