@@ -205,7 +205,7 @@ class Race:
 
     def run_round(self, turn):
         entries = self.contestants()
-        # salvage opens the first round, for it says at which depth it decodes; then the order turns.
+        # salvage opens the first round, for it says at which depth it decodes; then they turn.
         first = turn % len(entries)
         for name, measure in entries[first:] + entries[:first]:
             started = time.monotonic()

@@ -53,8 +53,8 @@ def errors_page():
         if f'"{name}"' not in names:
             sys.exit(f"error: error_code_name() doesn't know {name}; is result.h written otherwise?")
         page += f"| `{name}` | {meaning or name.replace('_', ' ').capitalize() + '.'} |\n"
-    page += ("\nA command exits with 0 if it did what was asked, 1 if it failed, 2 if it was called wrongly,\n"
-             "and 130 if it was interrupted. The error is one sentence on standard error.\n")
+    page += ("\nA command exits with 0 if it did what was asked, 1 if it failed, 2 if it was called\n"
+             "wrongly, and 130 if it was interrupted. The error is one sentence on standard error.\n")
     return page
 
 
