@@ -49,6 +49,8 @@ SNIPPETS = [
     ("src/planner/a.cc", "const int kTable[f(1)] = {\n" + "1,\n" * 99 + "};\n", []),
     ("src/planner/a.cc", "int f(\n    int x) {\n" + "  g('{', \"{\");\n" * 69 + "}\n", ["function-length"]),
     ("src/planner/a.cc", "//" + " x" * 50 + "\n", ["columns"]),
+    ("tests/a.py", "#" + " x" * 54 + "\n", []),
+    ("tests/a.py", "#" + " x" * 55 + "\n", ["columns"]),
     ("tools/a.sh", "set -euo pipefail\n", []),
     ("tools/a.sh", "set -e\n", ["shell"]),
     ("docs/a.md", "no title\n", ["title"]),
