@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/stop.h"
+#include "base/system_info.h"
 #include "pipeline/control_link.h"
 #include "pipeline/handshake.h"
 #include "pipeline/stage_server.h"
@@ -179,7 +180,12 @@ Result<void> Worker::on_control(const transport::IncomingFrame& frame, bool& lea
 
 wire::Stats Worker::stats(bool reset) {
   MutexLock lock(mutex_);
-  return server_ != nullptr ? server_->stats(reset) : wire::Stats{};
+  wire::Stats stats = server_ != nullptr ? server_->stats(reset) : wire::Stats{};
+  if (const auto memory = process_memory()) {
+    stats.rss_bytes = memory->resident_bytes;
+    stats.rss_peak_bytes = memory->resident_peak_bytes;
+  }
+  return stats;
 }
 
 Result<void> Worker::start_stage(const wire::LoadStage& load) {

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "base/system_info.h"
 #include "pipeline/convert.h"
 
 namespace salvage::pipeline {
@@ -271,10 +270,6 @@ wire::Stats StageServer::stats(bool reset) {
   stats.queue_us = take(counters_.queue_us);
   stats.bytes_in = upstream_.bytes().in;
   stats.bytes_out = downstream_.bytes().out;
-  if (const auto memory = process_memory()) {
-    stats.rss_bytes = memory->resident_bytes;
-    stats.rss_peak_bytes = memory->resident_peak_bytes;
-  }
   return stats;
 }
 

@@ -59,7 +59,8 @@ class StageServer {
   // Any thread. Ends run() with `cancelled`.
   void stop();
 
-  // Any thread. Counters since the start or the last reset.
+  // Any thread. Counters since the start or the last reset; the process's memory is not ours to
+  // say.
   wire::Stats stats(bool reset);
 
  private:
