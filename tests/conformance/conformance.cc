@@ -21,6 +21,7 @@
 #include "llama.h"
 #include "mutations.h"
 #include "outcome.h"
+#include "quant_matrix.h"
 #include "report.h"
 #include "upstream_generator.h"
 
@@ -29,6 +30,9 @@ namespace {
 
 // Fewer than this, and something that worked is broken. Raise it when an architecture is proven.
 constexpr std::size_t kUpstreamExactMin = 104;
+
+// Rows of 256 and more: the one that is quantised.
+constexpr const char* kQuantisedFixture = "llama-wide";
 
 struct Options {
   FixtureStore store;
@@ -39,6 +43,7 @@ struct Options {
   bool json = false;
   bool unproven = false;
   bool mutations_only = false;
+  bool quants_only = false;
   bool verbose = false;
 };
 
@@ -124,6 +129,21 @@ bool mutations_caught(const Options& options, const std::vector<Fixture>& fixtur
   return totals.good();
 }
 
+bool groupings_exact(const Options& options, const std::vector<Fixture>& fixtures) {
+  const auto wide = std::find_if(fixtures.begin(), fixtures.end(), [](const Fixture& fixture) {
+    return fixture.name == kQuantisedFixture;
+  });
+  const QuantTotals totals = check_quantisations(options.store.path(*wide), options.work_folder,
+                                                 options.store.jobs, [&](const std::string& line) {
+                                                   if (!options.json) fmt::print("{}\n", line);
+                                                   std::fflush(stdout);
+                                                 });
+  if (!options.json) {
+    fmt::print("quantisations exact in every grouping {} of {}\n", totals.exact, totals.type_count);
+  }
+  return totals.good();
+}
+
 int run(const Options& options) {
   const std::vector<Fixture> fixtures = chosen_fixtures(options);
   const auto made = options.store.make(fixtures);
@@ -133,6 +153,7 @@ int run(const Options& options) {
   }
   if (options.only.empty()) options.store.prune(fixtures);
   if (options.mutations_only) return mutations_caught(options, fixtures) ? 0 : 1;
+  if (options.quants_only) return groupings_exact(options, fixtures) ? 0 : 1;
   const std::vector<Outcome> outcomes = judge_all(options, fixtures);
   const Totals totals = count_outcomes(outcomes);
   bool good = totals.wrong == 0;
@@ -140,6 +161,7 @@ int run(const Options& options) {
     good = good && totals.upstream_exact >= kUpstreamExactMin;
     good = deal_with_page(options, architectures_page(outcomes)) && good;
     good = mutations_caught(options, fixtures) && good;
+    good = groupings_exact(options, fixtures) && good;
   }
   if (options.json) {
     print_json(outcomes);
@@ -169,8 +191,10 @@ int main(int argc, char** argv) {
   app.add_flag("--json", options.json, "one array of outcomes on stdout");
   app.add_flag("--unproven", options.unproven, "also cut architectures without proof so far");
   app.add_flag("--mutations-only", options.mutations_only, "only show that the suite can fail");
+  app.add_flag("--quants-only", options.quants_only, "only compare groupings of quantised models");
   app.add_flag("-v,--verbose", options.verbose, "show libllama's log");
   CLI11_PARSE(app, argc, argv);
   if (options.mutations_only) options.only = salvage::conformance::mutated_fixtures();
+  if (options.quants_only) options.only = {salvage::conformance::kQuantisedFixture};
   return salvage::conformance::run(options);
 }

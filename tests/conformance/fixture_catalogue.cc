@@ -153,7 +153,14 @@ std::vector<Fixture> variant_cases() {
   Fixture no_rope = own("smallthinker-no-window", "smallthinker", 8, {});
   no_rope.experts = true;
   no_rope.removed_keys = {"attention.sliding_window"};
-  return {no_window, llama_tied, qwen2_tied, gemma3_tied, deepstack, no_rope};
+  // Rows that every quantisation's blocks divide: the matrix of quantisations starts from it.
+  Fixture wide = own("llama-wide", "llama", 6,
+                     {{"vocab_size", 512U},
+                      {"feed_forward_length", 512U},
+                      {"attention.head_count", 4U},
+                      {"attention.head_count_kv", 2U},
+                      {"rope.dimension_count", 64U}});
+  return {wide, no_window, llama_tied, qwen2_tied, gemma3_tied, deepstack, no_rope};
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ Outcome compare(Outcome outcome, const FixtureCheck& check, const model::SplitRu
                 ShardSet& shards) {
   const auto reference = whole_model_says(check);
   if (!reference) return wrong(std::move(outcome), reference.error().message());
-  shards.use_cache_type(reference->cache_type);
+  shards.use_settings({.cache_type = reference->cache_type});
   outcome.cache_type = cache_type_name(reference->cache_type);
   outcome.chunks_change_bits =
       compare_bits(reference->runs[0].logits, reference->runs[1].logits).has_value();

@@ -1,5 +1,6 @@
 #include "fixture_store.h"
 
+#include <regex>
 #include <set>
 #include <system_error>
 #include <type_traits>
@@ -82,9 +83,11 @@ Result<std::size_t> FixtureStore::make(const std::vector<Fixture>& fixtures) con
 void FixtureStore::prune(const std::vector<Fixture>& fixtures) const {
   std::set<std::filesystem::path> wanted;
   for (const Fixture& fixture : fixtures) wanted.insert(path(fixture).filename());
+  const std::regex ours("[A-Za-z0-9_-]+-[0-9a-f]{8}\\.gguf(\\.partial)?");
   std::error_code failure;
   for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
-    if (wanted.count(entry.path().filename()) != 0) continue;
+    const std::filesystem::path name = entry.path().filename();
+    if (wanted.count(name) != 0 || !std::regex_match(name.string(), ours)) continue;
     std::error_code ignored;  // A file that stays costs only space.
     std::filesystem::remove(entry.path(), ignored);
   }

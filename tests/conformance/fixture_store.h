@@ -25,7 +25,7 @@ struct FixtureStore {
   // could not be made. Returns how many were made.
   Result<std::size_t> make(const std::vector<Fixture>& fixtures) const;
 
-  // Deletes files that belong to none of `fixtures`.
+  // Deletes fixtures of earlier catalogues, told by their names; other files stay.
   void prune(const std::vector<Fixture>& fixtures) const;
 };
 

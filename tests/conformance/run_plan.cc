@@ -18,4 +18,12 @@ RunPlan make_run_plan(std::uint32_t vocabulary_size, std::size_t chunk_tokens, s
   return plan;
 }
 
+RunPlan make_replay_plan(const RunPlan& plan, std::size_t chunk_tokens) {
+  RunPlan replay{plan.tokens, {}};
+  for (std::size_t begin = 0; begin < kPositions; begin += chunk_tokens) {
+    replay.groups.push_back(std::min(chunk_tokens, kPositions - begin));
+  }
+  return replay;
+}
+
 }  // namespace salvage::conformance

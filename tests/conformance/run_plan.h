@@ -20,6 +20,10 @@ struct RunPlan {
   std::vector<std::size_t> groups;  // rows of each micro-batch, in order; they add up to kPositions
 };
 
+// The prompt in chunks of `chunk_tokens`, then one by one.
 RunPlan make_run_plan(std::uint32_t vocabulary_size, std::size_t chunk_tokens, std::uint64_t seed);
+
+// The same tokens all in chunks, as a replay of what is known has them.
+RunPlan make_replay_plan(const RunPlan& plan, std::size_t chunk_tokens);
 
 }  // namespace salvage::conformance

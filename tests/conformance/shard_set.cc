@@ -56,8 +56,10 @@ Result<std::unique_ptr<engine::StageEngine>> ShardSet::load(LayerRange layers) {
   options.context_per_sequence = kContextTokens;
   options.rows_max = kRowsMax;
   options.logit_rows_max = kRowsMax;
-  options.cache_type_k = cache_type_;
-  options.cache_type_v = cache_type_;
+  options.cache_type_k = settings_.cache_type;
+  options.cache_type_v = settings_.cache_type;
+  options.exact = settings_.exact;
+  options.sequence_count_max = settings_.sequence_count_max;
   if (layers.count() == layer_count_) {
     options.weights = model_path_;
   } else {

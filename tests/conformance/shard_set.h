@@ -20,6 +20,12 @@ namespace salvage::conformance {
 // Changes a written shard before it is loaded: the mutation check.
 using ShardHook = std::function<Result<void>(LayerRange, const std::filesystem::path&)>;
 
+struct StageSettings {
+  CacheType cache_type = CacheType::kQ8_0;
+  bool exact = false;
+  std::uint32_t sequence_count_max = 1;
+};
+
 class ShardSet {
  public:
   // `model` was opened from `model_path` and outlives the set; `folder` is made and removed.
@@ -29,7 +35,7 @@ class ShardSet {
   ShardSet& operator=(const ShardSet&) = delete;
   ~ShardSet();
 
-  void use_cache_type(CacheType type) { cache_type_ = type; }
+  void use_settings(StageSettings settings) { settings_ = settings; }
   void on_shard(ShardHook hook) { hook_ = std::move(hook); }
 
   // From here on makes any stage that is asked for, whatever the rules say: the mutation check
@@ -50,7 +56,7 @@ class ShardSet {
   std::filesystem::path model_path_;
   std::filesystem::path folder_;
   model::Unproven unproven_;
-  CacheType cache_type_ = CacheType::kQ8_0;
+  StageSettings settings_;
   ShardHook hook_;
   std::optional<model::SplitRules> lawless_rules_;
   std::uint32_t layer_count_ = 0;

@@ -5,51 +5,64 @@
 namespace salvage::conformance {
 namespace {
 
-// The arrays of one micro-batch of sequence 0, every row with logits.
-struct Group {
-  std::vector<std::int32_t> positions;
-  std::vector<SequenceId> sequences;
-  std::vector<std::uint8_t> wants_logits;
+constexpr std::uint32_t kTextPlanes = 3;  // Text: t = h = w = position, a fourth plane stays 0.
 
-  Group(std::size_t begin, std::size_t count, std::uint32_t planes)
-      : sequences(count), wants_logits(count, 1) {
-    for (std::uint32_t plane = 0; plane < planes; ++plane) {
-      for (std::size_t i = 0; i < count; ++i) {
-        const auto position = static_cast<std::int32_t>(begin + i);
-        positions.push_back(plane < 3 ? position : 0);  // Text: t = h = w, the fourth unused.
-      }
+std::vector<std::int32_t> position_planes(const Rows& rows, std::uint32_t plane_count) {
+  std::vector<std::int32_t> planes;
+  for (std::uint32_t plane = 0; plane < plane_count; ++plane) {
+    for (const std::int32_t position : rows.positions) {
+      planes.push_back(plane < kTextPlanes ? position : 0);
     }
   }
-};
+  return planes;
+}
 
-Result<void> clear(std::span<engine::StageEngine* const> stages) {
+Rows chunk_of(const RunPlan& plan, std::size_t begin, std::size_t count) {
+  Rows rows;
+  for (std::size_t i = begin; i < begin + count; ++i) {
+    rows.tokens.push_back(plan.tokens[i]);
+    rows.positions.push_back(static_cast<std::int32_t>(i));
+  }
+  rows.sequences.resize(count);
+  return rows;
+}
+
+}  // namespace
+
+Result<std::vector<float>> run_rows(std::span<engine::StageEngine* const> stages, const Rows& rows,
+                                    const HiddenHook& on_hidden) {
+  const std::vector<std::uint8_t> wants_logits(rows.tokens.size(), 1);
+  std::vector<float> hidden;
+  for (std::size_t index = 0; index < stages.size(); ++index) {
+    const auto positions = position_planes(rows, stages[index]->facts().position_planes);
+    engine::StepOutput output;
+    RETURN_IF_ERROR(
+        stages[index]->run({rows.tokens, hidden, positions, rows.sequences, wants_logits}, output));
+    if (index + 1 == stages.size()) {
+      return std::vector<float>(output.logits.begin(), output.logits.end());
+    }
+    hidden = std::move(output.hidden);
+    if (on_hidden) on_hidden(index, hidden);
+  }
+  return fail(ErrorCode::kInvalidArgument, "no stages");
+}
+
+Result<void> clear_sequence(std::span<engine::StageEngine* const> stages) {
   const engine::SequenceOp forget{};
   for (engine::StageEngine* stage : stages) RETURN_IF_ERROR(stage->apply({&forget, 1}));
   return {};
 }
 
-}  // namespace
-
 Result<Logits> run_stages(std::span<engine::StageEngine* const> stages, const RunPlan& plan,
                           const HiddenHook& on_hidden) {
-  RETURN_IF_ERROR(clear(stages));
+  RETURN_IF_ERROR(clear_sequence(stages));
   Logits logits;
   logits.vocabulary_size = stages.back()->facts().vocabulary_size;
   std::size_t begin = 0;
   for (const std::size_t count : plan.groups) {
-    const std::span<const TokenId> tokens(plan.tokens.data() + begin, count);
-    std::vector<float> hidden;
-    for (std::size_t index = 0; index < stages.size(); ++index) {
-      const Group group(begin, count, stages[index]->facts().position_planes);
-      engine::StepOutput output;
-      RETURN_IF_ERROR(stages[index]->run(
-          {tokens, hidden, group.positions, group.sequences, group.wants_logits}, output));
-      if (index + 1 == stages.size()) {
-        logits.values.insert(logits.values.end(), output.logits.begin(), output.logits.end());
-      }
-      hidden = std::move(output.hidden);
-      if (on_hidden && index + 1 < stages.size()) on_hidden(index, hidden);
-    }
+    ASSIGN_OR_RETURN(const std::vector<float> rows,
+                     run_rows(stages, chunk_of(plan, begin, count), on_hidden));
+    logits.values.insert(logits.values.end(), rows.begin(), rows.end());
     begin += count;
   }
   return logits;

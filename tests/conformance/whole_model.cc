@@ -66,9 +66,12 @@ WholeModel::WholeModel(WholeModel&&) noexcept = default;
 WholeModel& WholeModel::operator=(WholeModel&&) noexcept = default;
 WholeModel::~WholeModel() = default;
 
-Result<WholeModel> WholeModel::load(const std::filesystem::path& path, CacheType cache_type) {
+Result<WholeModel> WholeModel::load(const std::filesystem::path& path, CacheType cache_type,
+                                    bool repack) {
   auto state = std::make_unique<State>();
-  state->model.reset(llama_model_load_from_file(path.c_str(), llama_model_default_params()));
+  llama_model_params params = llama_model_default_params();
+  params.use_extra_bufts = repack;
+  state->model.reset(llama_model_load_from_file(path.c_str(), params));
   if (!state->model) return fail(ErrorCode::kUnsupported, "libllama does not load the whole model");
   if (llama_model_has_encoder(state->model.get())) {
     return fail(ErrorCode::kUnsupported, "the model has an encoder");

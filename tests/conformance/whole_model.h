@@ -17,7 +17,7 @@ class WholeModel {
  public:
   // Loads the file; calls libllama, which may abort the process.
   static Result<WholeModel> load(const std::filesystem::path& path,
-                                 CacheType cache_type = CacheType::kQ8_0);
+                                 CacheType cache_type = CacheType::kQ8_0, bool repack = true);
   WholeModel(WholeModel&&) noexcept;
   WholeModel& operator=(WholeModel&&) noexcept;
   ~WholeModel();
