@@ -54,8 +54,7 @@ model::OutputTensor& tensor_named(ShardContents& shard, const std::string& name)
   for (model::OutputTensor& tensor : shard.tensors) {
     if (tensor.name == name) return tensor;
   }
-  CHECK(!"the shard has the tensor that its mutation names");
-  return shard.tensors.front();
+  check_failed(__FILE__, __LINE__, "the shard has the tensor that its mutation names");
 }
 
 void swap_first_layers(ShardContents& shard) {

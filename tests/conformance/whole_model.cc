@@ -54,8 +54,8 @@ class Batch {
 
 struct WholeModel::State {
   struct Free {
-    void operator()(llama_model* model) const { llama_model_free(model); }
-    void operator()(llama_context* context) const { llama_free(context); }
+    void operator()(llama_model* owned) const { llama_model_free(owned); }
+    void operator()(llama_context* owned) const { llama_free(owned); }
   };
   std::unique_ptr<llama_model, Free> model;
   std::unique_ptr<llama_context, Free> context;
