@@ -6,13 +6,15 @@
 #include <cstring>
 #include <filesystem>
 #include <thread>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +25,8 @@ namespace {
 
 constexpr std::size_t kErrorsTailBytesMax = 4096;
 constexpr std::size_t kSecretBytesMax = 4096;
+constexpr std::string_view kRunFolderPrefix = "salvage-run-";
+constexpr int kRunFolderAttempts = 10;
 
 Error system_error(std::string_view what) {
   return Error(ErrorCode::kInternal, fmt::format("{}: {}", what, std::strerror(errno)));
@@ -55,6 +59,41 @@ Result<Pipe> make_pipe() {
   ::setpgid(0, 0);
   ::execv(argv[0], argv);
   ::_exit(127);
+}
+
+// Opens and locks a folder of ours: its descriptor, or -1 if it is gone, somebody else's or in use.
+// The kernel gives the lock up when the process ends, however it ends.
+int lock_folder(const std::string& path) {
+  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (folder < 0) return -1;
+  struct stat held {};
+  struct stat named {};
+  const bool locked = ::flock(folder, LOCK_EX | LOCK_NB) == 0 && ::fstat(folder, &held) == 0 &&
+                      ::lstat(path.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
+                      held.st_uid == ::geteuid();
+  if (locked) return folder;
+  ::close(folder);
+  return -1;
+}
+
+// Removes run folders whose process was killed. Only sockets are removed from them, so that a
+// folder of the same name that holds anything else stays.
+void remove_abandoned(const std::filesystem::path& parent) {
+  using Iterator = std::filesystem::directory_iterator;
+  std::error_code error;
+  for (Iterator entry(parent, error); !error && entry != Iterator(); entry.increment(error)) {
+    const std::string path = entry->path().string();
+    if (entry->path().filename().string().rfind(kRunFolderPrefix, 0) != 0) continue;
+    const int lock = lock_folder(path);
+    if (lock < 0) continue;
+    std::error_code ignored;
+    for (Iterator file(path, ignored); !ignored && file != Iterator(); file.increment(ignored)) {
+      std::error_code unknown;
+      if (file->is_socket(unknown)) ::unlink(file->path().c_str());
+    }
+    ::rmdir(path.c_str());
+    ::close(lock);
+  }
 }
 
 ExitStatus to_status(int raw) {
@@ -94,7 +133,9 @@ Result<Child> Child::spawn(const SpawnOptions& options) {
   if (pid < 0) return fail(system_error("cannot start a process"));
   ::fcntl(child.errors_, F_SETFL, O_NONBLOCK);
   const std::string line = options.secret_line + "\n";
-  if (::write(child.lifeline_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+  const ssize_t written = ::write(child.lifeline_, line.data(), line.size());
+  // A child that has ended already has a story to tell, which poll() and last_words() do better.
+  if (written != static_cast<ssize_t>(line.size()) && errno != EPIPE) {
     return fail(system_error("cannot speak to a new process"));
   }
   return child;
@@ -205,16 +246,24 @@ Result<RunFolder> RunFolder::create() {
   if (parent.empty() || ::access(parent.c_str(), W_OK) != 0) {
     parent = std::filesystem::temp_directory_path(error);
   }
-  std::string pattern = (parent / "salvage-XXXXXX").string();
-  if (error || ::mkdtemp(pattern.data()) == nullptr) {
-    return fail(system_error("cannot create a folder for sockets in " + parent.string()));
+  remove_abandoned(parent);
+  // Somebody who sweeps may take a folder in the instant before it is locked: then take another.
+  for (int attempt = 0; !error && attempt < kRunFolderAttempts; ++attempt) {
+    std::string path = (parent / (std::string(kRunFolderPrefix) + "XXXXXX")).string();
+    if (::mkdtemp(path.data()) == nullptr) break;
+    const int lock = lock_folder(path);
+    if (lock >= 0) return RunFolder(std::move(path), lock);
   }
-  return RunFolder(std::move(pattern));
+  return fail(system_error("cannot create a folder for sockets in " + parent.string()));
 }
+
+RunFolder::RunFolder(RunFolder&& other) noexcept
+    : path_(std::exchange(other.path_, {})), lock_(std::exchange(other.lock_, -1)) {}
 
 RunFolder::~RunFolder() {
   std::error_code ignored;
   if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  if (lock_ >= 0) ::close(lock_);
 }
 
 void exit_worker(std::string_view socket_path, int code) {

@@ -3,7 +3,8 @@
 // Child processes that never outlive their parent. A child is tied to us twice: the kernel kills it
 // when the thread that spawned it ends (so spawn from a thread that lives as long as the child
 // should), and it holds the read end of a pipe, its lifeline, whose end of file means that the
-// parent is gone. Thread rule: one thread owns a Child.
+// parent is gone. Thread rule: one thread owns a Child. The program ignores SIGPIPE
+// (base/interrupt.h).
 
 #include <chrono>
 #include <optional>
@@ -69,19 +70,21 @@ void watch_lifeline(void (*on_orphaned)());
 Result<std::string> own_executable();
 
 // A new private folder (0700) for sockets, under $XDG_RUNTIME_DIR or the temporary folder.
-// Removed with what is in it when the object dies.
+// Removed with what is in it when the object dies. Its owner holds a lock on it, so that a later
+// create() recognises and removes what a killed process left behind.
 class RunFolder {
  public:
   static Result<RunFolder> create();
-  RunFolder(RunFolder&& other) noexcept : path_(std::move(other.path_)) { other.path_.clear(); }
+  RunFolder(RunFolder&& other) noexcept;
   RunFolder& operator=(RunFolder&&) = delete;
   RunFolder(const RunFolder&) = delete;
   ~RunFolder();
   const std::string& path() const { return path_; }
 
  private:
-  explicit RunFolder(std::string path) : path_(std::move(path)) {}
+  RunFolder(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}
   std::string path_;
+  int lock_ = -1;  // the folder itself, open and locked
 };
 
 // Ends a worker at once: removes its socket and, if it was the last, the run folder.
