@@ -1,0 +1,130 @@
+"""What happens to the processes when one of them is killed, stopped or interrupted.
+
+Method: an answer is under way over three stages; a signal goes to one process by its id; then the
+others are watched until they are gone, with a limit for each wait.
+"""
+import os
+import signal
+import time
+import unittest
+
+from salvage_cli import (Answering, RUNTIME, Test, continued, end_module, model, run_folders, runs,
+                         salvage, start_module, wait_until)
+
+ORPHAN_S = 1.0  # the promise: no worker outlives its parent by more
+SILENT_S = 10   # how long a worker may say nothing (src/agent/local_pipeline.cc)
+
+
+def setUpModule():
+    start_module()
+
+
+def tearDownModule():
+    end_module()
+
+
+class Signals(Test):
+    def assert_nothing_left(self, answering):
+        self.assertIsNotNone(wait_until(lambda: not answering.workers_left(), 5),
+                             "workers live on")
+        self.assertEqual(run_folders(), [])
+
+    def test_a_killed_worker_is_named_and_takes_the_request_with_it(self):
+        for victim in (0, 1, 2):
+            with self.subTest(stage=victim), Answering() as answering:
+                self.assertEqual(len(answering.workers), 3)
+                pid = answering.workers[victim]
+                os.kill(pid, signal.SIGKILL)
+                begin = time.monotonic()
+                code, err = answering.ended()
+                self.assertLess(time.monotonic() - begin, 10)
+                self.assertEqual(code, 1, err)
+                self.assertIn(f"(process {pid}) died: killed by signal 9", err)
+                self.assertRegex(err, r"salvage: (.*: )?stage \d ")
+                self.assert_nothing_left(answering)
+
+    def test_an_aborting_worker_is_quoted(self):
+        with Answering(stages=2) as answering:
+            os.kill(answering.workers[1], signal.SIGABRT)
+            code, err = answering.ended()
+            self.assertEqual(code, 1)
+            self.assertIn("killed by signal 6", err)
+
+    def test_no_worker_outlives_a_killed_parent(self):
+        with Answering() as answering:
+            answering.send(signal.SIGKILL)
+            took = wait_until(lambda: not answering.workers_left(), 10)
+            self.assertIsNotNone(took, "workers live on")
+            self.assertLess(took, ORPHAN_S)
+            answering.process.wait(10)
+        # Its sockets are the next run's to remove.
+        self.assertEqual(salvage("run", model(), "x", "-n", "1", "-q", "--ctx", "256").code, 0)
+        self.assertEqual(run_folders(), [])
+
+    def test_a_stopped_worker_does_not_outlive_a_killed_parent(self):
+        with Answering() as answering:
+            os.kill(answering.workers[1], signal.SIGSTOP)
+            answering.send(signal.SIGKILL)
+            took = wait_until(lambda: not answering.workers_left(), 10)
+            self.assertIsNotNone(took, "workers live on")
+            self.assertLess(took, ORPHAN_S)
+
+    def test_ctrl_c_ends_everything(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(signal=number), Answering() as answering:
+                answering.send(number)
+                begin = time.monotonic()
+                code, err = answering.ended()
+                self.assertLess(time.monotonic() - begin, 10)
+                self.assertEqual(code, 130, err)
+                self.assertIn("interrupted", err)
+                self.assert_nothing_left(answering)
+
+    def test_a_second_ctrl_c_does_not_wait(self):
+        with Answering() as answering:
+            os.kill(answering.workers[0], signal.SIGSTOP)  # it can't leave in order
+            answering.send(signal.SIGINT)
+            time.sleep(0.2)
+            answering.send(signal.SIGINT)
+            code, _ = answering.ended(10)
+            self.assertEqual(code, 130)
+            self.assertIsNotNone(wait_until(lambda: not answering.workers_left(), 5))
+
+    def test_ctrl_c_while_loading(self):
+        with Loading() as loading:
+            loading.process.send_signal(signal.SIGINT)
+            loading.process.communicate(timeout=30)
+            self.assertEqual(loading.process.returncode, 130)
+            self.assertIsNotNone(
+                wait_until(lambda: not [pid for pid in loading.workers if runs(pid)], 5))
+
+    def test_a_stopped_worker_is_found_out(self):
+        with Answering() as answering:
+            pid = answering.workers[1]
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                begin = time.monotonic()
+                code, err = answering.ended(SILENT_S + 30)
+                self.assertGreater(time.monotonic() - begin, SILENT_S - 2)
+                self.assertEqual(code, 1, err)
+                self.assertIn(f"(process {pid}) has not answered", err)
+                self.assert_nothing_left(answering)
+            finally:
+                continued(pid)
+
+
+class Loading(Answering):
+    """`salvage run` whose workers have started and not yet answered."""
+
+    def __enter__(self):
+        from salvage_cli import children  # pylint: disable=import-outside-toplevel
+        if wait_until(lambda: len(children(self.pid)) == 3, 60) is None:
+            self.__exit__()
+            raise AssertionError("no workers came")
+        self.workers = children(self.pid)
+        return self
+
+
+if __name__ == "__main__":
+    assert RUNTIME
+    unittest.main(verbosity=2)
