@@ -16,6 +16,7 @@
 #include "base/system_info.h"
 #include "engine/llama/llama_stage.h"
 #include "engine/llama/llama_text.h"
+#include "engine/llama/weight_placement.h"
 #include "planner/memory.h"
 #include "planner/split.h"
 #include "store/shard_cache.h"
@@ -91,6 +92,7 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options,
 Result<void> Session::start(const StopToken& stop) {
   const TimePoint begin = clock_.now();
   ASSIGN_OR_RETURN(const model::Gguf file, model::Gguf::open(options_.model));
+  exact_ = options_.exact || engine::exact_is_free(file.tensors());
   ASSIGN_OR_RETURN(manifest_, model::read_manifest(file));
   if (!manifest_.generation_problem.empty()) {
     return fail(ErrorCode::kUnsupported, fmt::format("{} cannot answer prompts: {}", options_.model,
@@ -181,7 +183,7 @@ engine::StageOptions Session::common_options(std::size_t stage) const {
   options.thread_count = threads_;
   options.cache_type_k = *parse_cache_type(options_.cache_type_k);
   options.cache_type_v = *parse_cache_type(options_.cache_type_v);
-  options.exact = options_.exact;
+  options.exact = exact_;
   // stage_options() has checked that there are enough.
   for (std::uint32_t i = 0; !options_.cores.empty() && i < threads_; ++i) {
     options.cores.push_back(options_.cores[stage * threads_ + i]);

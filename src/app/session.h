@@ -33,8 +33,8 @@ struct SessionOptions {
   std::string cache_type_k = "q8_0";
   std::string cache_type_v = "q8_0";
   std::string hidden = "f32";
-  std::uint32_t chunk = 0;  // rows a micro-batch of a prompt; 0: chosen
-  bool exact = false;
+  std::uint32_t chunk = 0;           // rows a micro-batch of a prompt; 0: chosen
+  bool exact = false;                // false: exact only where that is free
   std::vector<std::uint32_t> cores;  // dealt out to the stages in order, `threads` each
   bool pin = false;                  // each stage on cores of its own
   bool quiet = false;
@@ -77,6 +77,7 @@ class Session {
   model::Manifest manifest_;
   std::uint32_t context_ = 0;
   std::uint32_t threads_ = 1;
+  bool exact_ = false;
   double load_seconds_ = 0;
   std::filesystem::path vocabulary_;
   engine::TextTools text_;

@@ -14,6 +14,9 @@ constexpr std::uint32_t kPanelFreeRowsMax = 7;
 // ggml-cpu flash attention: from 64 rows of one sequence on, an f16 cache gets a tiled kernel.
 constexpr std::uint32_t kUntiledRowsMax = 63;
 
+// The share of a model's matrices that may lose their repacked kernels unasked.
+constexpr double kFreeShareMax = 0.2;
+
 // Both are numbered as the file format numbers them.
 ggml_type ggml_type_of(model::TensorType type) {
   return static_cast<ggml_type>(type);
@@ -120,6 +123,21 @@ WeightPlacement place_weights(std::span<const model::TensorInfo> tensors,
   }
   placement.plain = patterns_for(names);
   return placement;
+}
+
+bool exact_is_free(std::span<const model::TensorInfo> tensors) {
+  const bool untied = std::any_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
+    return tensor.name == "output.weight";
+  });
+  std::uint64_t all = 0;
+  std::uint64_t moving = 0;
+  for (const model::TensorInfo& tensor : tensors) {
+    if (has_panel_kernel(tensor.type)) return false;
+    if (untied && tensor.name == "token_embd.weight") continue;  // looked up, never multiplied
+    all += tensor.bytes;
+    if (repack_moves_bits(tensor.type)) moving += tensor.bytes;
+  }
+  return static_cast<double>(moving) <= kFreeShareMax * static_cast<double>(all);
 }
 
 }  // namespace salvage::engine

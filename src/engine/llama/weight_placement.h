@@ -30,4 +30,11 @@ struct WeightPlacement {
 WeightPlacement place_weights(std::span<const model::TensorInfo> tensors,
                               std::string_view architecture, const StageOptions& options);
 
+// Whether a whole model may be run exactly at no cost worth naming: at most a fifth of the bytes
+// that its matrices hold would leave the repacked buffer (measured: Qwen2.5 0.5B in Q4_K_M, 17 %,
+// loses 2 % of prefill and nothing of decode), and no type limits the rows of a micro-batch.
+// Decided on the model and not on each shard, for all stages must place a tensor as one machine
+// would.
+bool exact_is_free(std::span<const model::TensorInfo> tensors);
+
 }  // namespace salvage::engine

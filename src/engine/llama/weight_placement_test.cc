@@ -83,5 +83,29 @@ TEST(WeightPlacementTest, deepseek2_with_several_sequences_is_not_repacked) {
   EXPECT_FALSE(place_weights({}, "deepseek2", options).repack);
 }
 
+model::TensorInfo sized(const std::string& name, ggml_type type, std::uint64_t bytes) {
+  model::TensorInfo info = tensor(name, type);
+  info.bytes = bytes;
+  return info;
+}
+
+TEST(ExactIsFreeTest, only_while_few_bytes_would_lose_their_kernels) {
+  EXPECT_TRUE(exact_is_free(std::vector{sized("blk.0.ffn_up.weight", GGML_TYPE_Q4_0, 80),
+                                        sized("blk.0.ffn_down.weight", GGML_TYPE_Q4_K, 20)}));
+  EXPECT_FALSE(exact_is_free(std::vector{sized("blk.0.ffn_up.weight", GGML_TYPE_Q4_0, 79),
+                                         sized("blk.0.ffn_down.weight", GGML_TYPE_Q4_K, 21)}));
+}
+
+TEST(ExactIsFreeTest, a_table_that_is_only_looked_up_does_not_count) {
+  const std::vector untied = {sized("token_embd.weight", GGML_TYPE_Q8_0, 1000),
+                              sized("output.weight", GGML_TYPE_Q4_K, 100)};
+  EXPECT_FALSE(exact_is_free(untied));
+}
+
+TEST(ExactIsFreeTest, a_limit_on_rows_is_never_free) {
+  EXPECT_FALSE(exact_is_free(std::vector{sized("blk.0.ffn_up.weight", GGML_TYPE_Q4_0, 1000),
+                                         sized("blk.0.ffn_down.weight", GGML_TYPE_IQ4_XS, 1)}));
+}
+
 }  // namespace
 }  // namespace salvage::engine
