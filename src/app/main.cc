@@ -3,6 +3,10 @@
 
 #include <exception>
 #include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -27,17 +31,43 @@ int report(const Error& error) {
   return kExitFailed;
 }
 
+// CLI11's own words, in the user's language.
+class HelpText : public CLI::Formatter {
+ public:
+  HelpText() {
+    label("Usage", words("app.usage"));
+    label("OPTIONS", words("app.options_after"));
+    label("Positionals", words("app.positionals"));
+    label("SUBCOMMAND", words("app.subcommand_after"));
+    label("REQUIRED", words("app.required"));
+  }
+  std::string make_group(std::string group, bool is_positional,
+                         std::vector<const CLI::Option*> options) const override {
+    const bool translated = !is_positional && group == "Options";
+    return CLI::Formatter::make_group(translated ? words("app.options") : group, is_positional,
+                                      std::move(options));
+  }
+};
+
+std::string usage_error(const CLI::App* /*app*/, const CLI::Error& error) {
+  return fmt::format("{}\n{}\n", error.what(), words("app.more_help"));
+}
+
 int run(int argc, char** argv, StopToken stop) {
   set_language(choose_language(argc, argv));
   CLI::App app(words("app.about"), "salvage");
+  app.formatter(std::make_shared<HelpText>());  // sub-commands inherit both
+  app.failure_message(usage_error);
   CommandContext context{std::move(stop), {}};
   std::string language;  // read by choose_language(); declared here for --help and for checking
   app.add_option("--lang", language, words("app.lang"))->check(CLI::IsMember({"en", "zh"}));
-  app.set_version_flag("--version", fmt::format("salvage {} (llama.cpp {})", kVersion, kLlamaPin));
+  app.set_version_flag("--version", fmt::format("salvage {} (llama.cpp {})", kVersion, kLlamaPin),
+                       words("app.version"));
   app.set_help_flag("-h,--help", words("app.help"));
   app.require_subcommand(1);
   app.fallthrough();
   for (const auto add : {add_inspect, add_shard, add_run, add_bench, add_stage}) add(app, context);
+  for (CLI::App* command : app.get_subcommands({})) command->group(words("app.subcommands"));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
