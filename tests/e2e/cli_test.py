@@ -103,6 +103,14 @@ class Run(Test):
         whole = self.run_json("The", "-n", "2", "--hidden", "q8", "--stages", "1")
         self.assertTrue(whole["exact"], "one stage sends no hidden states")
 
+    def test_a_k_quantised_model_answers_in_chinese_and_exactly(self):
+        done = salvage("run", model("SALVAGE_MODEL_QWEN"), "请用中文介绍一下你自己。", "--chat", "-n", "16",
+                       "--temp", "0", "--json", "--ctx", "256", "--stages", "2", "--threads", "1")
+        self.assertEqual(done.code, 0, done.err)
+        answer = json.loads(done.out)
+        self.assertRegex(answer["text"], "[\u4e00-\u9fff]{3}")
+        self.assertEqual((answer["exact"], answer["exact_conditions"]), (True, []))
+
     def test_output_never_holds_half_a_character(self):
         for prompt in ("🙂🙃🙂🙃🙂🙃🙂🙃", "请用中文介绍一下你自己。我是", "नमस्ते दुनिया नमस्ते"):
             for count in (1, 2, 5):

@@ -1,6 +1,7 @@
 """What the tests of the built program share: how to run it, watch its processes, and make files for it.
 
-Environment: SALVAGE_BINARY and SALVAGE_MODEL_SMOLLM2 (a test that needs the model fails without it).
+Environment: SALVAGE_BINARY, SALVAGE_MODEL_SMOLLM2, SALVAGE_MODEL_QWEN (a test that needs one of them
+fails without it).
 Every process is ended by its id, every wait has a limit, and everything is written under one
 temporary folder that goes with the test program.
 """
@@ -37,10 +38,10 @@ def end_module():
     shutil.rmtree(WORK, ignore_errors=True)
 
 
-def model():
-    path = os.environ.get("SALVAGE_MODEL_SMOLLM2", "")
+def model(variable="SALVAGE_MODEL_SMOLLM2"):
+    path = os.environ.get(variable, "")
     if not os.path.isfile(path):
-        raise AssertionError("SALVAGE_MODEL_SMOLLM2 must name SmolLM2's file: tools/run_tests.sh e2e sets it")
+        raise AssertionError(f"{variable} must name a model's file: tools/run_tests.sh e2e sets it")
     return path
 
 
