@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -18,7 +19,8 @@ namespace {
 constexpr std::size_t kTransferBytesMax = std::size_t{1} << 30;
 
 tl::unexpected<Error> system_failure(std::string_view what, std::string_view name, int error) {
-  const std::string text = fmt::format("{} {}: {}", what, name, std::strerror(error));
+  const std::string text =
+      fmt::format("{} {}: {}", what, name, std::generic_category().message(error));
   switch (error) {
     case ENOENT:
     case ENOTDIR:

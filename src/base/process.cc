@@ -3,8 +3,8 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -29,7 +29,8 @@ constexpr std::string_view kRunFolderPrefix = "salvage-run-";
 constexpr int kRunFolderAttempts = 10;
 
 Error system_error(std::string_view what) {
-  return Error(ErrorCode::kInternal, fmt::format("{}: {}", what, std::strerror(errno)));
+  return Error(ErrorCode::kInternal,
+               fmt::format("{}: {}", what, std::generic_category().message(errno)));
 }
 
 struct Pipe {
@@ -106,7 +107,10 @@ ExitStatus to_status(int raw) {
 }  // namespace
 
 std::string ExitStatus::text() const {
-  if (signal != 0) return fmt::format("killed by signal {} ({})", signal, ::strsignal(signal));
+  if (signal != 0) {
+    const char* const name = ::strsignal(signal);  // NOLINT(concurrency-mt-unsafe): glibc's is safe
+    return fmt::format("killed by signal {} ({})", signal, name);
+  }
   return fmt::format("exit code {}", code);
 }
 

@@ -152,7 +152,7 @@ std::uint64_t header_bytes(const Metadata& metadata, std::span<const OutputTenso
   std::uint64_t bytes = 4 + 4 + 8 + 8;
   for (const auto& [key, value] : metadata.entries()) bytes += 8 + key.size() + value_bytes(value);
   for (const OutputTensor& tensor : tensors) {
-    bytes += 8 + tensor.name.size() + 4 + 8 * tensor.dimension_count + 4 + 8;
+    bytes += 8 + tensor.name.size() + 4 + std::uint64_t{8} * tensor.dimension_count + 4 + 8;
   }
   return bytes;
 }

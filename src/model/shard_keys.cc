@@ -21,7 +21,7 @@ constexpr std::string_view kPatchScales = "salvage.shard.scale_patch.scales";
 constexpr std::string_view kOutput = "salvage.shard.output_tensor";
 
 constexpr std::size_t kTextBytesMax = 256;
-constexpr std::size_t kListMax = 4 * kLayerCountMax;
+constexpr std::size_t kListMax = std::size_t{4} * kLayerCountMax;
 constexpr std::uint32_t kRowWidthMax = 1U << 22;  // floats; the widest known row has 32,768
 
 constexpr std::array<std::string_view, 3> kInputNames = {"hidden", "tokens", "replace"};
