@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
 """Runs clang over the sources, two files at a time, and remembers what passed.
 
-    tools/run_clang.py tidy BUILD_DIR [FILE...]   clang-tidy over src/ (tests beside the code excepted)
+    tools/run_clang.py tidy BUILD_DIR [FILE...]   clang-tidy over src/ (tests beside the code excepted),
+                                                  clang's own warnings and thread safety included
+    tools/run_clang.py rest BUILD_DIR             clang's warnings in all other sources
     tools/run_clang.py headers BUILD_DIR          does every header of src/ compile alone?
 
-BUILD_DIR holds compile_commands.json. A file whose preprocessed text (comments kept, they hold NOLINT),
-command, tool and settings are those of an earlier success isn't checked again: what passed is noted
-under the cache folder, failures never are.
+BUILD_DIR holds compile_commands.json. Nothing is compiled to the end, only read: the g++ builds link and
+run the same sources, and so does the clang build of the fuzzers. A file whose preprocessed text
+(comments kept, they hold NOLINT), command, tool and settings are those of an earlier success isn't
+checked again: what passed is noted under the cache folder, failures never are.
 """
 import concurrent.futures
 import hashlib
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -76,20 +80,40 @@ def check(job):
     return path, False, ""
 
 
+def for_tidy(path):
+    return REPO / "src" in path.parents and not path.name.endswith("_test.cc")
+
+
 def tidy_jobs(build, commands, chosen):
     settings = (REPO / ".clang-tidy").read_text() + run([TIDY, "--version"], REPO)[1]
     for path, (folder, arguments) in sorted(commands.items()):
-        if REPO / "src" not in path.parents or path.name.endswith("_test.cc"):
-            continue
-        if chosen and path not in chosen:
+        if not for_tidy(path) or (chosen and path not in chosen):
             continue
         yield path, folder, arguments, [TIDY, "--quiet", "-p", str(build), str(path)], settings
+
+
+def rest_jobs(commands):
+    version = run([CLANG, "--version"], REPO)[1]
+    for path, (folder, arguments) in sorted(commands.items()):
+        if not for_tidy(path):
+            yield path, folder, arguments, [CLANG, *arguments, "-fsyntax-only", str(path)], "rest " + version
+
+
+def proven_by_source(header):
+    """A source that includes its header first has compiled it alone."""
+    source = header.with_suffix(".cc")
+    if not source.exists():
+        return False
+    first = re.search(r'^#include\s+["<](.*)[">]', source.read_text(), re.M)
+    return bool(first) and first[1] == header.relative_to(REPO / "src").as_posix()
 
 
 def header_jobs(commands):
     """A header is compiled with the options of a source of its module, else of any source."""
     version = run([CLANG, "--version"], REPO)[1]
     for header in sorted((REPO / "src").rglob("*.h")):
+        if proven_by_source(header):
+            continue
         module = header.relative_to(REPO / "src").parts[0]
         near = sorted(p for p in commands if REPO / "src" / module in p.parents) or sorted(commands)
         same_folder = [p for p in near if p.parent == header.parent] or near
@@ -106,13 +130,15 @@ def trim_cache():
 
 
 def main():
-    if len(sys.argv) < 3 or sys.argv[1] not in ("tidy", "headers"):
+    if len(sys.argv) < 3 or sys.argv[1] not in ("tidy", "rest", "headers"):
         sys.exit(__doc__)
     mode, build = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
     CACHE.mkdir(parents=True, exist_ok=True)
     commands = load_commands(build)
     chosen = {pathlib.Path(name).resolve() for name in sys.argv[3:]}
-    jobs = list(tidy_jobs(build, commands, chosen) if mode == "tidy" else header_jobs(commands))
+    makers = {"tidy": lambda: tidy_jobs(build, commands, chosen), "rest": lambda: rest_jobs(commands),
+              "headers": lambda: header_jobs(commands)}
+    jobs = list(makers[mode]())
     if not jobs:
         sys.exit(f"error: nothing to check; is {build} configured and are the files named right?")
     failed, reused, began, shown = [], 0, time.monotonic(), 0.0

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kSequencesMax = 64;  // StageOptions allows no more; checked when loading.
 
-tl::unexpected<Error> refuse(std::string message) {
+tl::unexpected<Error> refuse_batch(std::string message) {
   return fail(ErrorCode::kInvalidArgument, std::move(message));
 }
 
@@ -22,21 +22,22 @@ bool is_chunk(const MicroBatchView& view) {
 
 Result<void> check_sizes(const MicroBatchView& view, const BatchLimits& limits) {
   const std::size_t rows = view.tokens.size();
-  if (rows == 0) return refuse("a micro-batch without rows");
+  if (rows == 0) return refuse_batch("a micro-batch without rows");
   if (rows > limits.rows_max) {
-    return refuse(fmt::format("micro-batch of {} rows, at most {} fit", rows, limits.rows_max));
+    return refuse_batch(
+        fmt::format("micro-batch of {} rows, at most {} fit", rows, limits.rows_max));
   }
   if (view.sequences.size() != rows || view.wants_logits.size() != rows ||
       view.positions.size() != rows * limits.position_planes) {
-    return refuse(
+    return refuse_batch(
         fmt::format("micro-batch of {} ids with {} positions in {} planes, {} sequences, "
                     "{} logit marks",
                     rows, view.positions.size(), limits.position_planes, view.sequences.size(),
                     view.wants_logits.size()));
   }
   if (view.hidden.size() != rows * limits.row_width_in) {
-    return refuse(fmt::format("{} floats of hidden state for {} rows of {}", view.hidden.size(),
-                              rows, limits.row_width_in));
+    return refuse_batch(fmt::format("{} floats of hidden state for {} rows of {}",
+                                    view.hidden.size(), rows, limits.row_width_in));
   }
   return {};
 }
@@ -45,19 +46,20 @@ Result<void> check_rows(const MicroBatchView& view, const BatchLimits& limits) {
   for (std::size_t row = 0; row < view.tokens.size(); ++row) {
     const TokenId token = view.tokens[row];
     if (token < 0 || static_cast<std::uint32_t>(token) >= limits.vocabulary_size) {
-      return refuse(fmt::format("row {}: token id {} outside of the vocabulary of {}", row, token,
-                                limits.vocabulary_size));
+      return refuse_batch(fmt::format("row {}: token id {} outside of the vocabulary of {}", row,
+                                      token, limits.vocabulary_size));
     }
     if (view.sequences[row].value >= limits.sequence_count_max) {
-      return refuse(fmt::format("row {}: sequence {} of at most {}", row, view.sequences[row].value,
-                                limits.sequence_count_max));
+      return refuse_batch(fmt::format("row {}: sequence {} of at most {}", row,
+                                      view.sequences[row].value, limits.sequence_count_max));
     }
   }
   for (std::size_t i = 0; i < view.positions.size(); ++i) {
     const std::int32_t position = view.positions[i];
     if (position < 0 || static_cast<std::uint32_t>(position) >= limits.context_per_sequence) {
-      return refuse(fmt::format("row {}: position {} outside of the context of {} tokens",
-                                i % view.tokens.size(), position, limits.context_per_sequence));
+      return refuse_batch(fmt::format("row {}: position {} outside of the context of {} tokens",
+                                      i % view.tokens.size(), position,
+                                      limits.context_per_sequence));
     }
   }
   return {};
@@ -69,8 +71,8 @@ Result<void> check_chunk_order(const MicroBatchView& view, const BatchLimits& li
   for (std::size_t row = 1; row < view.tokens.size(); ++row) {
     const std::int32_t step = view.positions[row] - view.positions[row - 1];
     if (limits.position_planes == 1 ? step != 1 : step < 0) {
-      return refuse(fmt::format("row {}: position {} follows {} in one chunk", row,
-                                view.positions[row], view.positions[row - 1]));
+      return refuse_batch(fmt::format("row {}: position {} follows {} in one chunk", row,
+                                      view.positions[row], view.positions[row - 1]));
     }
   }
   return {};
@@ -80,7 +82,7 @@ Result<void> check_one_row_each(const MicroBatchView& view) {
   std::bitset<kSequencesMax> seen;
   for (const SequenceId id : view.sequences) {
     if (seen.test(id.value)) {
-      return refuse(
+      return refuse_batch(
           fmt::format("sequence {} has several rows in a batch of several sequences", id.value));
     }
     seen.set(id.value);
@@ -102,7 +104,7 @@ Result<void> StepBatch::check(const MicroBatchView& view) const {
       static_cast<std::size_t>(std::count_if(view.wants_logits.begin(), view.wants_logits.end(),
                                              [](std::uint8_t wants) { return wants != 0; }));
   if (limits_.gives_logits && logit_rows > limits_.logit_rows_max) {
-    return refuse(
+    return refuse_batch(
         fmt::format("{} rows want logits, at most {} can", logit_rows, limits_.logit_rows_max));
   }
   return {};
