@@ -165,8 +165,8 @@ Result<void> check_experts(const Gguf& model, std::uint32_t layer_count,
   return {};
 }
 
-// Numbers by which libllama divides, or which it asserts to be above zero. Only where it reads them:
-// its own writer puts every key into every file, zero where it means nothing.
+// Numbers by which libllama divides, or which it asserts to be above zero. Only where it reads
+// them: its own writer puts every key into every file, zero where it means nothing.
 Result<void> check_divisors(const Gguf& model, std::string_view architecture) {
   for (const Divisor& divisor : kDivisors) {
     if (divisor.architecture != architecture) continue;
