@@ -152,6 +152,10 @@ Result<void> PipelineClient::receive_result(transport::IncomingFrame& frame) {
       result_.vocabulary_size != options_.vocabulary_size) {
     return fail(ErrorCode::kCorrupt, "a result does not fit the plan");
   }
+  const bool candidates = result_.form == wire::LogitsForm::kTopK && result_.top_k > 0;
+  if (result_.form != wire::LogitsForm::kAll && !candidates) {
+    return fail(ErrorCode::kCorrupt, "a result has nothing to choose a token from");
+  }
   ASSIGN_OR_RETURN(auto logits, logits_.resize(result_.data_bytes() / sizeof(float)));
   if (logits.empty()) return {};
   return results_.receive_data(logits_.bytes());

@@ -55,13 +55,40 @@ std::vector<TokenId> answer_of_one_engine(const std::vector<TokenId>& prompt, st
   return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};
 }
 
+struct Link {
+  std::unique_ptr<transport::Listener> listener;
+  std::unique_ptr<transport::Connection> sender;
+  std::unique_ptr<transport::Connection> receiver;
+};
+
+Link make_link(transport::Transport& transport, std::uint32_t index) {
+  const auto endpoint = transport::parse_endpoint("unix:/link-" + std::to_string(index));
+  Link link;
+  link.listener = *transport.listen(*endpoint);
+  link.sender = *transport.connect(*endpoint, kNoDeadline);
+  link.receiver = *link.listener->accept();
+  return link;
+}
+
+PipelineClientOptions client_options(std::uint32_t stage_count, std::uint32_t sequences) {
+  PipelineClientOptions options;
+  options.epoch = kEpoch;
+  options.limits.stage_count = stage_count;
+  options.limits.sequence_count = sequences;
+  options.limits.context_per_sequence = 500;
+  options.limits.rows_max = 16;
+  options.limits.in_flight_max = 2 * stage_count + 1;
+  options.vocabulary_size = sim::kFakeVocabulary;
+  return options;
+}
+
 // A pipeline of fake stages in this process.
 class FakePipeline {
  public:
   explicit FakePipeline(std::uint32_t stage_count, std::uint32_t sequences = 1,
                         transport::MemoryFaults faults = {}, std::uint32_t fail_stage_1_at = 0)
       : transport_(transport::make_memory_transport(faults)) {
-    for (std::uint32_t i = 0; i <= stage_count; ++i) links_.push_back(link(i));
+    for (std::uint32_t i = 0; i <= stage_count; ++i) links_.push_back(make_link(*transport_, i));
     for (std::uint32_t i = 0; i < stage_count; ++i) {
       const LayerRange layers{kLayers * i / stage_count, kLayers * (i + 1) / stage_count};
       engines_.push_back(sim::make_fake_engine({layers, kLayers, i == 1 ? fail_stage_1_at : 0},
@@ -77,16 +104,9 @@ class FakePipeline {
     for (auto& server : servers_) {
       threads_.emplace_back([&server] { (void)server->run(); });
     }
-    PipelineClientOptions options;
-    options.epoch = kEpoch;
-    options.limits.stage_count = stage_count;
-    options.limits.sequence_count = sequences;
-    options.limits.context_per_sequence = 500;
-    options.limits.rows_max = 16;
-    options.limits.in_flight_max = 2 * stage_count + 1;
-    options.vocabulary_size = sim::kFakeVocabulary;
-    client_ = std::make_unique<PipelineClient>(*links_.front().sender, *links_.back().receiver,
-                                               clock_, options);
+    client_ =
+        std::make_unique<PipelineClient>(*links_.front().sender, *links_.back().receiver, clock_,
+                                         client_options(stage_count, sequences));
   }
   ~FakePipeline() {
     client_.reset();
@@ -99,20 +119,6 @@ class FakePipeline {
   void cut(std::size_t link) { links_[link].sender->shutdown(); }
 
  private:
-  struct Link {
-    std::unique_ptr<transport::Listener> listener;
-    std::unique_ptr<transport::Connection> sender;
-    std::unique_ptr<transport::Connection> receiver;
-  };
-  Link link(std::uint32_t index) {
-    const auto endpoint = transport::parse_endpoint("unix:/link-" + std::to_string(index));
-    Link link;
-    link.listener = *transport_->listen(*endpoint);
-    link.sender = *transport_->connect(*endpoint, kNoDeadline);
-    link.receiver = *link.listener->accept();
-    return link;
-  }
-
   SteadyClock clock_;
   std::unique_ptr<transport::Transport> transport_;
   std::vector<Link> links_;
@@ -310,6 +316,34 @@ TEST(Pipeline, a_flipped_bit_on_a_link_is_never_computed_on) {
   EXPECT_EQ(listener.wait().substr(0, 6), "failed");
   const auto expected = answer_of_one_engine(prompt_of(20, 2), 400);
   EXPECT_TRUE(std::equal(listener.tokens.begin(), listener.tokens.end(), expected.begin()));
+}
+
+TEST(Pipeline, a_result_without_candidates_ends_the_request) {
+  const auto transport = transport::make_memory_transport();
+  const Link first = make_link(*transport, 0);
+  const Link results = make_link(*transport, 1);
+  const SteadyClock clock;
+  PipelineClient client(*first.sender, *results.receiver, clock, client_options(1, 1));
+  Listener listener;
+  ASSERT_TRUE(client.generate(request_for(prompt_of(5, 2), 10, listener)).has_value());
+  transport::IncomingFrame frame;
+  ASSERT_TRUE(first.receiver->receive_frame(frame).has_value());
+  wire::StepResult result;
+  result.form = wire::LogitsForm::kHash;
+  result.row_count = 1;
+  result.vocabulary_size = sim::kFakeVocabulary;
+  result.hashes = {1};
+  std::vector<std::byte> body;
+  ASSERT_TRUE(wire::encode(result, body).has_value());
+  ASSERT_TRUE(results.sender
+                  ->send_frame({.type = wire::FrameType::kStepResult,
+                                .epoch = kEpoch,
+                                .step = frame.header.step,
+                                .body = body,
+                                .data = {}})
+                  .has_value());
+  EXPECT_EQ(listener.wait().substr(0, 6), "failed");
+  EXPECT_TRUE(listener.tokens.empty());
 }
 
 TEST(Pipeline, counters_count_every_row_once_a_stage) {
