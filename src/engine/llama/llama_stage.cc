@@ -238,7 +238,12 @@ Result<void> LlamaStage::take_logits(const MicroBatchView& batch, StepOutput& ou
   return {};
 }
 
+// What moves bits beyond the rows that the self check runs.
 std::optional<std::string> LlamaStage::known_condition() const {
+  const std::uint32_t exact_max = facts_.rows_exact_max;
+  if (!options_.exact && exact_max != 0 && limits().rows_max > exact_max) {
+    return fmt::format("micro-batches of more than {} rows take other kernels", exact_max);
+  }
   const bool f16 =
       options_.cache_type_k == CacheType::kF16 && options_.cache_type_v == CacheType::kF16;
   if (!f16 || options_.thread_count == 1 || options_.context_per_sequence <= kUnsplitPositionsMax) {
@@ -251,7 +256,11 @@ std::optional<std::string> LlamaStage::known_condition() const {
 }
 
 Result<SelfCheck> LlamaStage::self_check() {
-  const BatchLimits limits = this->limits();
+  BatchLimits limits = this->limits();
+  // Only an exact stage's callers keep to it; what the others will do is what must be checked.
+  if (options_.exact && facts_.rows_exact_max != 0) {
+    limits.rows_max = std::min(limits.rows_max, facts_.rows_exact_max);
+  }
   ASSIGN_OR_RETURN(
       SelfCheck result,
       check_row_independence(*this, {.rows_max = limits.rows_max,

@@ -37,7 +37,6 @@ class Checker {
   Result<void> check_chunks();
   Result<void> check_groups();
   Result<void> clear();
-  std::uint32_t rows_at_once() const;
   void compare(std::size_t output_row, std::uint32_t reference_row, const std::string& grouping);
   std::vector<Row> chunk(SequenceId sequence, std::uint32_t begin, std::uint32_t end) const;
 
@@ -69,11 +68,6 @@ Checker::Checker(StageEngine& engine, const SelfCheckLimits& limits)
   if (facts.takes_tokens) return;
   hidden_.resize(std::size_t{row_count_} * facts.row_width_in);
   for (float& value : hidden_) value = normal(random);
-}
-
-std::uint32_t Checker::rows_at_once() const {
-  const std::uint32_t exact_max = engine_.facts().rows_exact_max;
-  return exact_max == 0 ? limits_.rows_max : std::min(limits_.rows_max, exact_max);
 }
 
 std::vector<Checker::Row> Checker::chunk(SequenceId sequence, std::uint32_t begin,
@@ -168,7 +162,7 @@ Result<void> Checker::make_reference() {
 }
 
 Result<void> Checker::check_chunks() {
-  const std::uint32_t whole = std::min(row_count_, rows_at_once());
+  const std::uint32_t whole = std::min(row_count_, limits_.rows_max);
   if (whole < 2) return {};
   const std::string grouping = fmt::format("rows alone and in a chunk of {} differ", whole);
   RETURN_IF_ERROR(step_and_compare(chunk(SequenceId{0}, 0, whole), grouping));
@@ -185,12 +179,12 @@ Result<void> Checker::check_chunks() {
 
 Result<void> Checker::check_groups() {
   const std::uint32_t members =
-      std::min({limits_.sequence_count_max, rows_at_once(), kGroupSizes.back()});
+      std::min({limits_.sequence_count_max, limits_.rows_max, kGroupSizes.back()});
   const auto steps = static_cast<std::uint32_t>(kGroupSizes.size());
   if (members < 2 || kGroupStart + members - 1 + steps > row_count_) return {};
   for (std::uint32_t member = 0; member < members; ++member) {
     for (std::uint32_t index = 0; index < kGroupStart + member;) {
-      const std::uint32_t end = std::min(kGroupStart + member, index + rows_at_once());
+      const std::uint32_t end = std::min(kGroupStart + member, index + limits_.rows_max);
       RETURN_IF_ERROR(step(chunk(SequenceId{member}, index, end)));
       index = end;
     }

@@ -5,8 +5,8 @@
 //
 // Method: 16 rows go through one sequence one at a time; what comes out is the reference. Then the
 // same rows as one chunk, as two uneven chunks, and as single rows of 2, 3, 4 and 8 sequences that
-// stand at different positions. Works on any StageEngine and clears its cache. With
-// facts().rows_exact_max set, only groupings within it are tried: callers must keep to it.
+// stand at different positions. Works on any StageEngine and clears its cache. Whoever keeps
+// micro-batches within facts().rows_exact_max says so with `rows_max`.
 
 #include <cstdint>
 

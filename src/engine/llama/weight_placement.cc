@@ -106,9 +106,9 @@ WeightPlacement place_weights(std::span<const model::TensorInfo> tensors,
   const bool any_panel =
       std::any_of(tensors.begin(), tensors.end(),
                   [](const model::TensorInfo& tensor) { return has_panel_kernel(tensor.type); });
-  const bool any_f16_cache =
+  const bool f16_cache =
       options.cache_type_k == CacheType::kF16 && options.cache_type_v == CacheType::kF16;
-  if (any_f16_cache) placement.rows_exact_max = kUntiledRowsMax;
+  if (f16_cache) placement.rows_exact_max = kUntiledRowsMax;
   if (any_panel) placement.rows_exact_max = kPanelFreeRowsMax;
 
   // MLA's batched matrices of several sequences hit an assertion in the repacked kernels.
