@@ -104,9 +104,8 @@ class FakePipeline {
     for (auto& server : servers_) {
       threads_.emplace_back([&server] { (void)server->run(); });
     }
-    client_ =
-        std::make_unique<PipelineClient>(*links_.front().sender, *links_.back().receiver, clock_,
-                                         client_options(stage_count, sequences));
+    client_ = std::make_unique<PipelineClient>(*links_.front().sender, *links_.back().receiver,
+                                               clock_, client_options(stage_count, sequences));
   }
   ~FakePipeline() {
     client_.reset();
