@@ -35,8 +35,8 @@ void complaints_only(ggml_log_level level, const char* text, void* /*unused*/) {
 
 struct UpstreamModel::State {
   struct Free {
-    void operator()(llama_model* model) const { llama_model_free(model); }
-    void operator()(llama_context* context) const { llama_free(context); }
+    void operator()(llama_model* unused) const { llama_model_free(unused); }
+    void operator()(llama_context* unused) const { llama_free(unused); }
   };
   std::unique_ptr<llama_model, Free> model;
   std::unique_ptr<llama_context, Free> context;
