@@ -6,7 +6,7 @@
 #
 # Stages: packages llama models style dev asan tsan clang conformance e2e fuzz docs
 #
-# Environment: FUZZ_SECONDS (a fuzzer's share of the smoke run, default 20), SALVAGE_CACHE.
+# Environment: FUZZ_SECONDS (a fuzzer's share of the smoke run, default 10), SALVAGE_CACHE.
 set -euo pipefail
 # shellcheck source=tools/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -103,7 +103,7 @@ stage_e2e() {
 
 stage_fuzz() {
   tools/build.sh fuzz fuzzers
-  tools/fuzz.sh build/fuzz/fuzzers "${FUZZ_SECONDS:-20}"
+  tools/fuzz.sh build/fuzz/fuzzers "${FUZZ_SECONDS:-10}"
 }
 
 stage_docs() {
