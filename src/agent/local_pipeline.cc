@@ -24,7 +24,7 @@ constexpr auto kStatsTime = seconds(5);
 constexpr auto kWatchTime = milliseconds(250);
 // A worker answers pings from a thread that never computes. Ten silent seconds mean that it is
 // stopped or that its machine cannot give it a time slice.
-constexpr auto kPatience = seconds(10);
+constexpr std::uint32_t kPingsUnansweredMax = seconds(10) / kWatchTime;
 // A link that ends because its process died is seen before the process is.
 constexpr auto kDeathTime = milliseconds(500);
 constexpr auto kGlanceTime = milliseconds(10);
@@ -193,7 +193,7 @@ void LocalPipeline::watch() {
     (void)never.pop(deadline_after(clock_.now(), kWatchTime));
     auto lost = find_cause();
     for (const auto& worker : workers_) {
-      if (!lost) lost = worker->silence(kPatience);
+      if (!lost) lost = worker->silence(kPingsUnansweredMax);
     }
     if (!lost || watch_stop_.stop_requested()) continue;
     client_->fail_all(*lost);
@@ -228,7 +228,7 @@ Error LocalPipeline::explain(Error error) {
       if (auto death = worker->death(deadline_after(clock_.now(), kGlanceTime))) return *death;
     }
   } while (clock_.now() < deadline);
-  return cause ? *cause : error;
+  return cause ? *cause : std::move(error);
 }
 
 Result<std::vector<wire::Stats>> LocalPipeline::stats(bool reset) {

@@ -98,6 +98,7 @@ Result<void> WorkerLink::take(const transport::IncomingFrame& frame) {
   {
     MutexLock lock(mutex_);
     last_heard_ = clock_.now();
+    pings_unanswered_ = 0;
   }
   switch (frame.header.type) {
     case wire::FrameType::kPong:
@@ -169,11 +170,15 @@ std::optional<Error> WorkerLink::reported_failure() {
   return Error(*failure_).within(fmt::format("stage {}", stage_index_));
 }
 
-std::optional<Error> WorkerLink::silence(Duration patience) {
+std::optional<Error> WorkerLink::silence(std::uint32_t pings_max) {
+  {
+    MutexLock lock(mutex_);
+    ++pings_unanswered_;
+  }
   (void)link_->send(wire::Ping{}, deadline_after(clock_.now(), milliseconds(100)));
   MutexLock lock(mutex_);
+  if (pings_unanswered_ <= pings_max) return std::nullopt;
   const auto silent = clock_.now() - last_heard_;
-  if (silent < patience) return std::nullopt;
   return Error(
       ErrorCode::kUnavailable,
       fmt::format("stage {} (process {}) has not answered for {} s; is it stopped, or is "

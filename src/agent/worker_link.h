@@ -54,8 +54,9 @@ class WorkerLink {
   std::optional<Error> death(TimePoint deadline);
   // The failure that the stage itself reported, if it did.
   std::optional<Error> reported_failure();
-  // Sends a ping. Why the worker counts as lost: it has not answered for `patience`.
-  std::optional<Error> silence(Duration patience);
+  // Sends a ping. Why the worker counts as lost: it has left `pings_max` in a row unanswered.
+  // Counted and not timed: a parent that was itself stopped must not blame its workers.
+  std::optional<Error> silence(std::uint32_t pings_max);
 
   std::uint32_t stage_index() const { return stage_index_; }
   // Begins the end without waiting.
@@ -81,6 +82,7 @@ class WorkerLink {
   Child child_ GUARDED_BY(mutex_);
   std::optional<Error> failure_ GUARDED_BY(mutex_);
   TimePoint last_heard_ GUARDED_BY(mutex_);
+  std::uint32_t pings_unanswered_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace salvage::agent
