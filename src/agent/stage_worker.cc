@@ -145,6 +145,7 @@ pipeline::Terms Worker::terms_for(const wire::Hello& hello) {
 Result<void> Worker::control_loop() {
   auto first = controls_.pop(in(kUpstreamTime));
   if (!first) return fail(ErrorCode::kDeadlineExceeded, "no coordinator has introduced itself");
+  controls_.close();  // A second control link is closed as soon as it has introduced itself.
   control_ = std::move(*first);
   link_.emplace(*control_);
   bool leave = false;
@@ -263,6 +264,7 @@ Result<wire::StageLoaded> Worker::check(const wire::LoadStage& load, engine::Sta
 Result<ConnectionPtr> Worker::wait_for_upstream() {
   auto upstream = upstreams_.pop(in(kUpstreamTime));
   if (!upstream) return fail(ErrorCode::kDeadlineExceeded, "the stage before did not connect");
+  upstreams_.close();
   return std::move(*upstream);
 }
 

@@ -2,6 +2,7 @@
 // another secret gets nowhere, and the worker still takes the coordinator that comes after them.
 // The worker is the built program; the visitors speak through plain sockets.
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "agent/worker_link.h"
 #include "base/clock.h"
 #include "base/process.h"
 #include "base/random.h"
@@ -144,6 +146,53 @@ TEST_F(Worker, refuses_another_secret_and_another_llama) {
   ASSERT_FALSE(older);
   EXPECT_EQ(older.error().code(), ErrorCode::kUnsupported);
   expect_service();
+}
+
+TEST_F(Worker, closes_the_link_of_a_second_coordinator) {
+  auto first = introduce(token_, kPin);
+  ASSERT_TRUE(first) << first.error().message();
+  pipeline::ControlLink control(*first->connection);
+  const TimePoint deadline = deadline_after(clock_.now(), seconds(10));
+  ASSERT_TRUE(control.send(wire::Ping{.nonce = 1}, deadline));
+  ASSERT_TRUE(control.expect<wire::Pong>(deadline));
+  auto second = introduce(token_, kPin);
+  ASSERT_TRUE(second) << second.error().message();
+  pipeline::ControlLink other(*second->connection);
+  const auto frame = other.receive(deadline);
+  ASSERT_FALSE(frame);
+  EXPECT_EQ(frame.error().code(), ErrorCode::kUnavailable) << frame.error().message();
+}
+
+// Time as a process sees it that is stopped now and then.
+class JumpingClock final : public Clock {
+ public:
+  TimePoint now() const override { return std::chrono::steady_clock::now() + jumped_.load(); }
+  void jump(Duration by) { jumped_ = jumped_.load() + by; }
+
+ private:
+  std::atomic<Duration> jumped_{Duration::zero()};
+};
+
+TEST(WorkerLink, a_parent_that_was_stopped_does_not_blame_its_workers) {
+  const auto folder = RunFolder::create();
+  ASSERT_TRUE(folder) << folder.error().message();
+  const auto token = random_hex(32);
+  ASSERT_TRUE(token);
+  JumpingClock clock;
+  const auto transport = transport::make_local_transport();
+  const auto link = agent::WorkerLink::start(
+      {.executable = SALVAGE_BINARY,
+       .endpoint = "unix:" + folder->path() + "/stage.sock",
+       .stage_index = 0,
+       .hello = {.llama_pin = kPin, .kernel_fingerprint = {}, .auth_token = *token},
+       .progress = {}},
+      *transport, clock);
+  ASSERT_TRUE(link) << link.error().message();
+  constexpr std::uint32_t kPingsMax = 40;
+  EXPECT_FALSE((*link)->silence(kPingsMax));
+  clock.jump(seconds(60));
+  const auto lost = (*link)->silence(kPingsMax);
+  EXPECT_FALSE(lost) << lost->message();
 }
 
 TEST_F(Worker, leaves_when_its_coordinator_does) {
