@@ -13,9 +13,10 @@
 namespace salvage::app {
 namespace {
 
-// The worker's socket, for the thread that ends the process when the parent is gone.
+// The worker's socket, for the thread that ends the process when the parent is gone. Never
+// destroyed: that thread may wake up while main() returns, and usually does.
 std::string& socket_path() {
-  static std::string path;
+  static auto& path = *std::make_unique<std::string>().release();
   return path;
 }
 
@@ -25,7 +26,8 @@ void leave_as_orphan() {
 
 Result<void> serve(const std::string& listen) {
   // ggml would start a debugger to print where it aborts; our parent only wants the message.
-  ::setenv("GGML_NO_BACKTRACE", "1", 1);
+  // There are no other threads yet.
+  ::setenv("GGML_NO_BACKTRACE", "1", 1);  // NOLINT(concurrency-mt-unsafe)
   agent::StageWorkerOptions options;
   ASSIGN_OR_RETURN(options.listen, transport::parse_endpoint(listen));
   ASSIGN_OR_RETURN(options.auth_token, read_secret_line());
