@@ -14,6 +14,7 @@
 #include "app/version.h"
 #include "app/words.h"
 #include "base/interrupt.h"
+#include "base/terminal.h"
 
 namespace salvage::app {
 namespace {
@@ -82,6 +83,7 @@ int run(int argc, char** argv, StopToken stop) {
 }  // namespace salvage::app
 
 int main(int argc, char** argv) {
+  salvage::occupy_closed_streams();
   const salvage::StopSource interrupt = salvage::install_interrupt();
   try {
     return salvage::app::run(argc, argv, interrupt.get_token());

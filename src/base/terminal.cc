@@ -1,5 +1,8 @@
 #include "base/terminal.h"
 
+#include <initializer_list>
+
+#include <fcntl.h>
 #include <unistd.h>
 
 namespace salvage {
@@ -14,6 +17,13 @@ bool is_terminal(Stream stream) {
       return ::isatty(STDERR_FILENO) == 1;
   }
   return false;
+}
+
+void occupy_closed_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    // The lowest free number is this one: those below are taken by now.
+    if (::fcntl(stream, F_GETFD) < 0) (void)::open("/dev/null", O_RDWR);
+  }
 }
 
 }  // namespace salvage
