@@ -112,14 +112,6 @@ stage_docs() {
   tools/check_docs.py build/dev
 }
 
-stages=("$@")
-if [ "${#stages[@]}" -eq 0 ]; then stages=("${all_stages[@]}"); fi
-for stage in "${stages[@]}"; do
-  [[ " ${all_stages[*]} " == *" $stage "* ]] ||
-    die "unknown stage '$stage'; there are: ${all_stages[*]}"
-done
-
-current=none
 report_failure() {
   local status=$?
   if [ "$status" -ne 0 ]; then
@@ -127,16 +119,28 @@ report_failure() {
     say "FAILED in the stage '$current' after $SECONDS s; to run it alone: tools/run_tests.sh $current"
   fi
 }
-trap report_failure EXIT
 
-number=0
-times=()
-for current in "${stages[@]}"; do
-  number=$((number + 1))
-  say "== $number of ${#stages[@]}: $current"
-  began=$SECONDS
-  "stage_$current"
-  times+=("$current $((SECONDS - began)) s")
-  say "-- $current: ok, $((SECONDS - began)) s"
-done
-say "all ok in $SECONDS s ($(printf '%s, ' "${times[@]}" | sed 's/, $//'))"
+# A function, so that the shell has read all of this file before the first stage: somebody may edit it
+# while it runs.
+main() {
+  local stages=("$@") number=0 times=() began
+  if [ "${#stages[@]}" -eq 0 ]; then stages=("${all_stages[@]}"); fi
+  for stage in "${stages[@]}"; do
+    [[ " ${all_stages[*]} " == *" $stage "* ]] ||
+      die "unknown stage '$stage'; there are: ${all_stages[*]}"
+  done
+  trap report_failure EXIT
+  for current in "${stages[@]}"; do
+    number=$((number + 1))
+    say "== $number of ${#stages[@]}: $current"
+    began=$SECONDS
+    "stage_$current"
+    times+=("$current $((SECONDS - began)) s")
+    say "-- $current: ok, $((SECONDS - began)) s"
+  done
+  say "all ok in $SECONDS s ($(printf '%s, ' "${times[@]}" | sed 's/, $//'))"
+}
+
+current=none
+main "$@"
+exit
