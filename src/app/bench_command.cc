@@ -106,6 +106,10 @@ Result<Bench::Round> Bench::play(std::uint32_t parallel, std::uint32_t prompt,
   using Outcome = Result<pipeline::RequestStats>;
   const auto outcomes = std::make_shared<BoundedQueue<Outcome>>(parallel);
   Round round;
+  // A long prompt or answer is not waited for; the bench ends with it.
+  const std::stop_callback on_stop(stop_, [this] {
+    session_.pipeline().client().fail_all(Error(ErrorCode::kCancelled, "interrupted"));
+  });
   const TimePoint begin = clock_.now();
   for (std::uint32_t i = 0; i < parallel; ++i) {
     pipeline::GenerateRequest request;
@@ -273,13 +277,14 @@ Result<void> bench(BenchOptions options, const StopToken& stop) {
   options.session.sequences = *std::max_element(options.parallel.begin(), options.parallel.end());
   if (options.session.context == 0)
     options.session.context = std::max(longest + 2, options.tokens + 2);
+  // Its time starts before loading: what is measured may take minutes and is announced once.
+  const SteadyClock clock;
+  Progress progress(clock, options.session.quiet);
   ASSIGN_OR_RETURN(const auto session, Session::open(options.session, stop));
   if (!options.session.quiet) {
     ASSIGN_OR_RETURN(const auto stats, session->pipeline().stats(false));
     std::cerr << session->layer_table(stats) << std::endl;
   }
-  const SteadyClock clock;
-  Progress progress(clock, options.session.quiet);
   Bench runner(*session, options, stop);
   std::vector<Measurement> measurements;
   const double steps = static_cast<double>(options.prompts.size() + options.parallel.size());

@@ -5,11 +5,12 @@ others are watched until they are gone, with a limit for each wait.
 """
 import os
 import signal
+import subprocess
 import time
 import unittest
 
-from salvage_cli import (Answering, RUNTIME, Test, continued, end_module, model, run_folders, runs,
-                         salvage, start_module, wait_until)
+from salvage_cli import (Answering, BINARY, ENVIRONMENT, RUNTIME, Test, children, continued,
+                         end_module, model, run_folders, runs, salvage, start_module, wait_until)
 
 ORPHAN_S = 1.0  # the promise: no worker outlives its parent by more
 SILENT_S = 10   # how long a worker may say nothing (src/agent/local_pipeline.cc)
@@ -80,6 +81,15 @@ class Signals(Test):
                 self.assertIn("interrupted", err)
                 self.assert_nothing_left(answering)
 
+    def test_ctrl_c_ends_a_benchmark_in_the_middle_of_an_answer(self):
+        with Measuring() as measuring:
+            measuring.send(signal.SIGINT)
+            begin = time.monotonic()
+            code, err = measuring.ended()
+            self.assertLess(time.monotonic() - begin, 10)
+            self.assertEqual(code, 130, err)
+            self.assert_nothing_left(measuring)
+
     def test_a_second_ctrl_c_does_not_wait(self):
         with Answering() as answering:
             os.kill(answering.workers[0], signal.SIGSTOP)  # it can't leave in order
@@ -117,10 +127,32 @@ class Loading(Answering):
     """`salvage run` whose workers have started and not yet answered."""
 
     def __enter__(self):
-        from salvage_cli import children  # pylint: disable=import-outside-toplevel
         if wait_until(lambda: len(children(self.pid)) == 3, 60) is None:
             self.__exit__()
             raise AssertionError("no workers came")
+        self.workers = children(self.pid)
+        return self
+
+
+class Measuring(Answering):
+    """`salvage bench` some seconds into a decode that takes minutes."""
+
+    def __init__(self):  # pylint: disable=super-init-not-called
+        command = [BINARY, "bench", model(), "--stages", "2", "--threads", "1", "--ctx", "8192",
+                   "-p", "8", "-n", "8000", "--repeat", "1"]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, env=ENVIRONMENT)
+        self.pid = self.process.pid
+        self.workers = []
+
+    def __enter__(self):
+        seen = b""
+        while b"process" not in seen:  # the layer table, which comes before the measuring
+            part = os.read(self.process.stderr.fileno(), 4096)
+            if not part:
+                raise AssertionError(f"it ended early: {seen.decode()}")
+            seen += part
+        time.sleep(4)
         self.workers = children(self.pid)
         return self
 
