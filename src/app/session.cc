@@ -216,7 +216,8 @@ Result<std::vector<engine::StageOptions>> Session::stage_options(
 
 Result<void> Session::start_workers(std::vector<engine::StageOptions> stages,
                                     const StopToken& stop) {
-  Progress progress(clock_, options_.quiet);
+  // Shared with the links to the workers, which may report as long as they live.
+  const auto progress = std::make_shared<Progress>(clock_, options_.quiet);
   agent::LocalPipelineOptions options;
   ASSIGN_OR_RETURN(options.executable, own_executable());
   options.llama_pin = kLlamaPin;
@@ -224,12 +225,14 @@ Result<void> Session::start_workers(std::vector<engine::StageOptions> stages,
   ASSIGN_OR_RETURN(options.hidden_type, wire::parse_hidden_type(options_.hidden));
   options.chunk_rows = options_.chunk;
   options.stop = stop;
-  options.progress = [&](std::uint32_t stage, double fraction, const std::string& phase) {
+  options.progress = [progress](std::uint32_t stage, double fraction, const std::string& phase) {
     const char* key = phase == "weights" ? "session.loading" : "session.checking";
-    progress.update(words(key, stage), fraction);
+    progress->update(words(key, stage), fraction);
   };
   transport_ = transport::make_local_transport();
-  ASSIGN_OR_RETURN(pipeline_, agent::LocalPipeline::start(options, *transport_, clock_));
+  auto started = agent::LocalPipeline::start(options, *transport_, clock_);
+  progress->clear();
+  ASSIGN_OR_RETURN(pipeline_, std::move(started));
   return {};
 }
 
@@ -242,8 +245,8 @@ std::vector<std::string> Session::inexact_conditions() const {
   for (std::size_t i = 0; i < stages.size(); ++i) {
     if (!stages[i].self_checked) conditions.push_back(fmt::format("stage {} was not checked", i));
     if (stages[i].self_checked && !stages[i].check.exact) {
-      conditions.push_back(fmt::format("stage {}: {} (NMSE {:.1e}); --exact avoids it", i,
-                                       stages[i].check.condition, stages[i].check.nmse));
+      conditions.push_back(fmt::format("stage {}: {} (NMSE {:.1e}){}", i, stages[i].check.condition,
+                                       stages[i].check.nmse, exact_ ? "" : "; --exact avoids it"));
     }
     if (stages[i].facts.kernel_fingerprint != stages[0].facts.kernel_fingerprint) {
       conditions.push_back(fmt::format("stage {} has other kernels than stage 0", i));

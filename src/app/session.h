@@ -36,7 +36,6 @@ struct SessionOptions {
   std::uint32_t chunk = 0;           // rows a micro-batch of a prompt; 0: chosen
   bool exact = false;                // false: exact only where that is free
   std::vector<std::uint32_t> cores;  // dealt out to the stages in order, `threads` each
-  bool pin = false;                  // each stage on cores of its own
   bool quiet = false;
 };
 
