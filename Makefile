@@ -10,7 +10,7 @@ MAKEFLAGS += --no-print-directory
 
 PREFIX ?= /usr/local
 NAME ?= smollm2
-PROMPT ?= Why is the sky blue?
+PROMPT ?= What is gravity?
 PROMPT_ZH ?= 请用中文介绍一下你自己。
 SALVAGE := build/release/bin/salvage
 # Always the likeliest token, so that the answer is the same each time.
