@@ -1,7 +1,5 @@
 #include "planner/memory.h"
 
-#include <algorithm>
-
 namespace salvage::planner {
 namespace {
 
@@ -25,14 +23,13 @@ MemoryNeed memory_needed(const model::Manifest& manifest, const MemoryRequest& r
   MemoryNeed need;
   need.weight_bytes = manifest.stage_bytes(request.layers);
   const std::uint64_t context = round_up(request.context_per_sequence);
-  const std::uint64_t window =
-      std::min(context, round_up(std::uint64_t{manifest.window} + request.rows_max));
+  // Layers with an attention window keep all tokens too: the engine asks libllama for it, so that a
+  // sequence can be cut back exactly.
   for (std::uint32_t i = request.layers.begin; i < request.layers.end; ++i) {
     const model::LayerFacts& layer = manifest.layers[i];
-    const std::uint64_t tokens = layer.windowed ? window : context;
     need.cache_bytes +=
         request.sequence_count *
-        (tokens * layer.cache_bytes_per_token(request.keys, request.values) + layer.state_bytes);
+        (context * layer.cache_bytes_per_token(request.keys, request.values) + layer.state_bytes);
   }
   const std::uint64_t row_bytes = kFloatBytes * (kRowsAlive * manifest.embedding_length + context);
   need.work_bytes = kWorkBytesFixed + request.rows_max * row_bytes;

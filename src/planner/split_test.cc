@@ -117,14 +117,14 @@ TEST(MemoryNeeded, counts_weights_caches_and_work) {
   EXPECT_EQ(four.cache_bytes, 4 * first.cache_bytes);
 }
 
-TEST(MemoryNeeded, windows_bound_the_cache_and_states_have_a_fixed_size) {
+TEST(MemoryNeeded, windows_save_nothing_and_states_have_a_fixed_size) {
   model::Manifest manifest = manifest_of(2, 1);
   manifest.window = 128;
   manifest.layers[0].windowed = true;
   manifest.layers[1] = {.weight_bytes = 100, .recurrent = true, .state_bytes = 5000};
   const MemoryNeed need = memory_needed(
       manifest, {.layers = {0, 2}, .context_per_sequence = 8192, .sequence_count = 2});
-  EXPECT_EQ(need.cache_bytes, 2 * (256 * 68 + 5000));
+  EXPECT_EQ(need.cache_bytes, 2 * (8192 * 68 + 5000));
 }
 
 TEST(LargestContext, fits_and_is_the_largest) {
