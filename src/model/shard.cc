@@ -1,5 +1,6 @@
 #include "model/shard.h"
 
+#include <algorithm>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -50,6 +51,19 @@ Result<void> write_vocabulary(const Gguf& model, const std::filesystem::path& pa
 
 Result<std::optional<ShardFacts>> read_shard_facts(const Gguf& file) {
   return read_shard_keys(file.metadata());
+}
+
+bool is_shard_of(const Gguf& file, const Gguf& model, LayerRange layers) {
+  const auto facts = read_shard_facts(file);
+  const auto rules = split_rules(model);
+  if (!facts || !*facts || !rules) return false;
+  const auto plan = plan_shard(model, layers, *rules, (*facts)->model_digest);
+  if (!plan || plan->metadata.entries() != file.metadata().entries()) return false;
+  return std::equal(plan->tensors.begin(), plan->tensors.end(), file.tensors().begin(),
+                    file.tensors().end(), [](const OutputTensor& made, const TensorInfo& found) {
+                      return made.name == found.name && made.type == found.type &&
+                             made.shape == found.shape;
+                    });
 }
 
 Result<std::uint64_t> shard_bytes(const Gguf& model, LayerRange layers, Unproven unproven) {

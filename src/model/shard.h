@@ -41,6 +41,10 @@ Result<void> write_vocabulary(const Gguf& model, const std::filesystem::path& pa
 // Nothing for a file that is a whole model.
 Result<std::optional<ShardFacts>> read_shard_facts(const Gguf& file);
 
+// Whether `file` is, tensor data apart, what write_shard() would make of these layers now. Not so
+// for a shard of another model, or one made by a version of this program that treated it otherwise.
+bool is_shard_of(const Gguf& file, const Gguf& model, LayerRange layers);
+
 // Bytes that write_shard() would write.
 Result<std::uint64_t> shard_bytes(const Gguf& model, LayerRange layers,
                                   Unproven unproven = Unproven::kRefuse);

@@ -21,12 +21,10 @@ std::string shard_name(LayerRange layers) {
   return fmt::format("layers-{}-{}.gguf", layers.begin, layers.end);
 }
 
-// A shard that opens, is whole, and is what its name says.
-bool holds(const fs::path& path, LayerRange layers) {
+// A shard that opens, is whole, and is what would be made under its name.
+bool holds(const fs::path& path, const model::Gguf& model, LayerRange layers) {
   const auto file = model::Gguf::open(path);
-  if (!file) return false;
-  const auto facts = model::read_shard_facts(*file);
-  return facts && *facts && (*facts)->layers == layers;
+  return file && model::is_shard_of(*file, model, layers);
 }
 
 bool opens(const fs::path& path) {
@@ -104,7 +102,7 @@ Result<ModelFiles> ShardCache::prepare(const model::Gguf& model,
   ASSIGN_OR_RETURN(files.vocabulary, prepare_vocabulary(model));
   for (const LayerRange layers : stages) {
     const fs::path path = folder / shard_name(layers);
-    if (!holds(path, layers)) {
+    if (!holds(path, model, layers)) {
       RETURN_IF_ERROR(make_shard(model, layers, path, progress));
       files.made_bytes += size_of(path);
     }

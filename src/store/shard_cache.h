@@ -2,7 +2,7 @@
 
 // The shards that this machine keeps on disk, made from models that are here. A shard is made once:
 // its folder is named by the model's digest and its file by its layers, files appear only when they
-// are complete, and a file that does not fit its name is made again.
+// are complete, and a file that is not what would be made now is made again.
 // The cache has a size limit; what was used longest ago goes first, never what is asked for now.
 //
 //   <root>/<digest, 32 digits>/layers-0-10.gguf   one shard

@@ -11,6 +11,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "model/gguf_writer.h"
 #include "model/shard.h"
 #include "model/tiny_model.h"
 
@@ -113,6 +115,27 @@ TEST_F(Shards, under_a_wrong_name_are_made_again) {
   fs::copy_file(files.shards[1], files.shards[0], fs::copy_options::overwrite_existing);
   prepare(model);
   EXPECT_THAT(made_, ElementsAre("layers-0-2.gguf"));
+}
+
+TEST_F(Shards, that_another_version_treated_otherwise_are_made_again) {
+  const model::Gguf model = model_named("a");
+  const ModelFiles files = prepare(model);
+  {
+    const auto made = model::Gguf::open(files.shards[1]);
+    ASSERT_TRUE(made);
+    model::Metadata metadata = made->metadata();
+    metadata.set("llama.embedding_scale", model::Value::f32(0.0F));
+    std::vector<model::OutputTensor> tensors;
+    for (const model::TensorInfo& tensor : made->tensors()) {
+      tensors.push_back(model::copy_of(*made, tensor, tensor.name));
+    }
+    auto file = AtomicFile::create(files.shards[1], 0);
+    ASSERT_TRUE(file);
+    ASSERT_TRUE(model::write_gguf(metadata, tensors, *file, {}));
+    ASSERT_TRUE(file->commit());
+  }
+  prepare(model);
+  EXPECT_THAT(made_, ElementsAre("layers-2-4.gguf"));
 }
 
 TEST_F(Shards, of_different_models_have_folders_of_their_own) {
