@@ -215,7 +215,7 @@ Result<Descriptor> connect_to(const Endpoint& endpoint, TimePoint deadline) {
   for (;;) {
     // Connecting blocks while the listener's backlog is full; SO_SNDTIMEO bounds it.
     const int wait_ms = deadline == kNoDeadline ? 0 : std::max(poll_timeout_ms(deadline), 1);
-    send_timeout = {wait_ms / 1000, (wait_ms % 1000) * 1000};
+    send_timeout = {wait_ms / 1000, suseconds_t{wait_ms % 1000} * 1000};
     ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &send_timeout, sizeof(send_timeout));
     if (::connect(fd, address.get(), address.bytes) == 0) break;
     if (errno == EAGAIN || errno == EINPROGRESS) {
