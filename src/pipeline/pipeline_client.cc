@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "pipeline/convert.h"
@@ -49,6 +50,7 @@ PipelineClient::~PipelineClient() {
 
 Result<RequestId> PipelineClient::generate(GenerateRequest request) {
   RequestId id;
+  std::optional<Error> unsent;
   {
     MutexLock lock(mutex_);
     if (!broken_.empty()) return fail(broken_.front());
@@ -61,8 +63,9 @@ Result<RequestId> PipelineClient::generate(GenerateRequest request) {
     live_.erase(id);  // Its owner hears of the failure from us, not from an event.
     scheduler_.finish(id);
     first_.shutdown();  // The credit thread notices and tells the other requests.
+    unsent = sent.error();
   }
-  return fail(ErrorCode::kUnavailable, "the first stage is gone");
+  return fail(options_.explain ? options_.explain(std::move(*unsent)) : std::move(*unsent));
 }
 
 std::shared_ptr<PipelineClient::Live> PipelineClient::make_live(GenerateRequest request) {
@@ -77,28 +80,26 @@ std::shared_ptr<PipelineClient::Live> PipelineClient::make_live(GenerateRequest 
 }
 
 void PipelineClient::cancel(RequestId id) {
-  Events events;
   {
     MutexLock lock(mutex_);
-    if (live_.contains(id)) end(id, FinishReason::kCancelled, events);
+    if (live_.contains(id)) end(id, FinishReason::kCancelled);
   }
-  deliver(events);
+  deliver();
 }
 
 void PipelineClient::fail_all(const Error& error) {
-  Events events;
   {
     MutexLock lock(mutex_);
     broken_.push_back(error);
     for (const auto& [id, live] : live_) {
       scheduler_.finish(id);
-      events.push_back([live = live, error] {
+      events_.push_back([live = live, error] {
         if (live->request.handler.failed) live->request.handler.failed(error);
       });
     }
     live_.clear();
   }
-  deliver(events);
+  deliver();
 }
 
 void PipelineClient::replay() {
@@ -119,10 +120,9 @@ void PipelineClient::break_down(Error error) {
 void PipelineClient::result_loop() {
   transport::IncomingFrame frame;
   for (;;) {
-    Events events;
     Result<void> done = receive_result(frame);
-    if (done) done = take_result(events);
-    deliver(events);
+    if (done) done = take_result();
+    deliver_all();
     if (!done) return break_down(Error(done.error()).within("from the last stage"));
   }
 }
@@ -161,7 +161,7 @@ Result<void> PipelineClient::receive_result(transport::IncomingFrame& frame) {
   return results_.receive_data(logits_.bytes());
 }
 
-Result<void> PipelineClient::take_result(Events& events) {
+Result<void> PipelineClient::take_result() {
   if (observer_) observer_(result_);
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(const std::vector<ResultRow> rows, scheduler_.on_result(result_.step));
@@ -169,24 +169,24 @@ Result<void> PipelineClient::take_result(Events& events) {
     if (row.index >= result_.row_count) {
       return fail(ErrorCode::kCorrupt, "a result lacks rows that were asked for");
     }
-    take_row(row, events);
+    take_row(row);
   }
   return pump();
 }
 
-void PipelineClient::take_row(const ResultRow& row, Events& events) {
+void PipelineClient::take_row(const ResultRow& row) {
   const auto found = live_.find(row.request);
   if (found == live_.end()) return;
   const std::shared_ptr<Live> live = found->second;
   if (result_.form == wire::LogitsForm::kAll && live->request.handler.logits) {
     // Valid until this thread receives again, which is after it delivered the events.
-    events.push_back([live, position = row.position, logits = logits_row(row.index)] {
+    events_.push_back([live, position = row.position, logits = logits_row(row.index)] {
       live->request.handler.logits(position, logits);
     });
   }
   if (!row.samples) return;
-  if (live->request.answer_tokens_max == 0) return end(row.request, FinishReason::kLength, events);
-  accept(row.request, *live, sample(*live, row.index), events);
+  if (live->request.answer_tokens_max == 0) return end(row.request, FinishReason::kLength);
+  accept(row.request, *live, sample(*live, row.index));
 }
 
 std::span<const float> PipelineClient::logits_row(std::uint32_t index) const {
@@ -203,7 +203,7 @@ TokenId PipelineClient::sample(Live& live, std::uint32_t index) {
                         std::span<const float>(result_.logits).subspan(begin, result_.top_k));
 }
 
-void PipelineClient::accept(RequestId id, Live& live, TokenId token, Events& events) {
+void PipelineClient::accept(RequestId id, Live& live, TokenId token) {
   const TimePoint now = clock_.now();
   if (live.stats.answer_tokens == 0) {
     live.first_token = now;
@@ -211,22 +211,22 @@ void PipelineClient::accept(RequestId id, Live& live, TokenId token, Events& eve
     live.stats.reused_tokens = scheduler_.reused_count(id);
   }
   live.stats.decode_seconds = seconds_between(live.first_token, now);
-  if (live.request.ends && live.request.ends(token)) return end(id, FinishReason::kStop, events);
+  if (live.request.ends && live.request.ends(token)) return end(id, FinishReason::kStop);
   live.request.sampler->accept(token);
   ++live.stats.answer_tokens;
-  events.push_back([shared = live_.at(id), token] {
+  events_.push_back([shared = live_.at(id), token] {
     if (shared->request.handler.token) shared->request.handler.token(token);
   });
   if (live.stats.answer_tokens == live.request.answer_tokens_max) {
-    return end(id, FinishReason::kLength, events);
+    return end(id, FinishReason::kLength);
   }
-  if (!scheduler_.has_room(id)) return end(id, FinishReason::kContextFull, events);
+  if (!scheduler_.has_room(id)) return end(id, FinishReason::kContextFull);
   scheduler_.on_token(id, token);
 }
 
-void PipelineClient::end(RequestId id, FinishReason reason, Events& events) {
+void PipelineClient::end(RequestId id, FinishReason reason) {
   scheduler_.finish(id);
-  events.push_back([live = live_.at(id), reason] {
+  events_.push_back([live = live_.at(id), reason] {
     if (live->request.handler.done) live->request.handler.done(reason, live->stats);
   });
   live_.erase(id);
@@ -266,8 +266,31 @@ wire::LogitsRequest PipelineClient::logits_for(const PlannedStep& step) {
   return wanted;
 }
 
-void PipelineClient::deliver(const Events& events) {
-  for (const auto& event : events) event();
+void PipelineClient::deliver() {
+  mutex_.lock();
+  const bool mine = !delivering_;
+  delivering_ = true;
+  while (mine && !events_.empty()) {
+    const auto event = std::move(events_.front());
+    events_.pop_front();
+    mutex_.unlock();
+    event();
+    mutex_.lock();
+  }
+  if (mine) delivering_ = false;
+  mutex_.unlock();
+  if (mine) delivered_.notify_all();
+}
+
+// Returns when every event has been heard, whoever delivers it: logits are lent to handlers until
+// this thread receives again.
+void PipelineClient::deliver_all() {
+  for (;;) {
+    deliver();
+    MutexLock lock(mutex_);
+    if (!delivering_ && events_.empty()) return;
+    if (delivering_) delivered_.wait(mutex_);
+  }
 }
 
 }  // namespace salvage::pipeline

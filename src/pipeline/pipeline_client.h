@@ -6,10 +6,12 @@
 //
 // Threads: generate(), cancel(), fail_all(), replay() from any thread. One thread of its own reads
 // results, samples and sends what comes next: a token costs one receive, one sample, one send and
-// an uncontended lock. Events are delivered by that thread, or by the one whose call caused them,
-// never with the lock held; an event handler must not block for long, for it holds up the pipeline.
+// an uncontended lock. Events are delivered one at a time in the order in which they happened, by
+// that thread or by one whose call caused some, never with the lock held. A handler may call
+// generate() and cancel(); it must not block for long, for it holds up the pipeline.
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -96,22 +98,21 @@ class PipelineClient {
     TimePoint submitted;
     TimePoint first_token;
   };
-  using Events = std::vector<std::function<void()>>;
-
   std::shared_ptr<Live> make_live(GenerateRequest request);
   void result_loop();
   void credit_loop();
   Result<void> receive_result(transport::IncomingFrame& frame);
   void break_down(Error error) EXCLUDES(mutex_);
-  Result<void> take_result(Events& events) EXCLUDES(mutex_);
-  void take_row(const ResultRow& row, Events& events) REQUIRES(mutex_);
+  Result<void> take_result() EXCLUDES(mutex_);
+  void take_row(const ResultRow& row) REQUIRES(mutex_);
   TokenId sample(Live& live, std::uint32_t index);
   std::span<const float> logits_row(std::uint32_t index) const;
-  void accept(RequestId id, Live& live, TokenId token, Events& events) REQUIRES(mutex_);
-  void end(RequestId id, FinishReason reason, Events& events) REQUIRES(mutex_);
+  void accept(RequestId id, Live& live, TokenId token) REQUIRES(mutex_);
+  void end(RequestId id, FinishReason reason) REQUIRES(mutex_);
   Result<void> pump() REQUIRES(mutex_);
   wire::LogitsRequest logits_for(const PlannedStep& step) REQUIRES(mutex_);
-  static void deliver(const Events& events);
+  void deliver() EXCLUDES(mutex_);
+  void deliver_all() EXCLUDES(mutex_);
 
   transport::Connection& first_;
   transport::Connection& results_;
@@ -128,6 +129,10 @@ class PipelineClient {
   std::map<RequestId, std::shared_ptr<Live>> live_ GUARDED_BY(mutex_);  // shared with queued events
   std::vector<Error> broken_ GUARDED_BY(mutex_);  // empty or why no request can run any more
   std::uint64_t next_request_ GUARDED_BY(mutex_) = 1;
+  // What handlers have yet to hear. Whoever adds some and finds nobody delivering, delivers.
+  std::deque<std::function<void()>> events_ GUARDED_BY(mutex_);
+  bool delivering_ GUARDED_BY(mutex_) = false;
+  Condition delivered_;
   wire::MicroBatch batch_ GUARDED_BY(mutex_);
   std::vector<std::byte> body_ GUARDED_BY(mutex_);
 

@@ -273,6 +273,37 @@ TEST(Pipeline, cancelling_frees_the_sequence) {
   EXPECT_EQ(cancelled.endings.size(), 1U);
 }
 
+// Cancels from another thread while tokens arrive: nothing may be heard after the end.
+TEST(Pipeline, the_end_is_the_last_that_a_request_hears) {
+  FakePipeline pipeline(2, 4);
+  for (int round = 0; round < 50; ++round) {
+    Listener listener;
+    std::atomic<bool> inside{false};
+    std::atomic<int> overlaps{0};
+    std::atomic<int> after_end{0};
+    std::atomic<bool> over{false};
+    auto request = request_for(prompt_of(10, 2), 400, listener);
+    request.handler.token = [&](TokenId) {
+      overlaps += inside.exchange(true) ? 1 : 0;
+      after_end += over ? 1 : 0;
+      std::this_thread::yield();
+      inside = false;
+    };
+    request.handler.done = [&](FinishReason reason, const RequestStats&) {
+      overlaps += inside ? 1 : 0;
+      over = true;
+      listener.end(std::string(finish_reason_name(reason)));
+    };
+    const auto id = pipeline.client().generate(std::move(request));
+    ASSERT_TRUE(id.has_value());
+    for (int i = 0; i < round; ++i) std::this_thread::yield();
+    pipeline.client().cancel(*id);
+    EXPECT_NE(listener.wait(), "no end");
+    EXPECT_EQ(overlaps, 0);
+    EXPECT_EQ(after_end, 0);
+  }
+}
+
 TEST(Pipeline, a_prompt_that_does_not_fit_is_refused_and_hurts_nobody) {
   FakePipeline pipeline(2);
   Listener refused;
