@@ -3,6 +3,8 @@
 
 #include "model/manifest.h"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -123,6 +125,9 @@ TEST(Validate, values_on_which_libllama_asserts_are_found) {
       {"expert_count", Value::u32(2000), "2000 experts"},
       {"expert_used_count", Value::u32(2), "2 of 0 experts"},
       {"expert_group_count", Value::u32(2), "groups"},
+      {"attention.layer_norm_rms_epsilon", Value::f32(-1), "epsilon is -1"},
+      {"attention.layer_norm_rms_epsilon", Value::f32(std::nanf("")), "epsilon is nan"},
+      {"rope.freq_base", Value::f32(std::nanf("")), "rope.freq_base is nan"},
   };
   for (const Case& one : cases) {
     TinyModel tiny = tiny_model("llama", 2);

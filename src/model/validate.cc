@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -184,6 +185,21 @@ Result<void> check_divisors(const Gguf& model, std::string_view architecture) {
   return {};
 }
 
+// ggml asserts that what it adds under a root is not negative; no other number may be NaN either.
+Result<void> check_reals(const Gguf& model, std::string_view architecture) {
+  for (const auto& [key, value] : model.metadata().entries()) {
+    const bool real = value.type() == ValueType::kF32 || value.type() == ValueType::kF64;
+    if (!real || !key.starts_with(architecture)) continue;
+    for (std::uint64_t i = 0; i < value.count(); ++i) {
+      const double number = value.real_at(i).value_or(0);
+      if (std::isnan(number) || (key.ends_with("_epsilon") && number < 0)) {
+        return bad(fmt::format("{} is {}", key, number));
+      }
+    }
+  }
+  return {};
+}
+
 Result<void> check_vocabulary(const Gguf& model) {
   const Value* const tokens = model.metadata().find("tokenizer.ggml.tokens");
   if (tokens == nullptr) return {};
@@ -219,6 +235,7 @@ Result<void> validate_for_engine(const Gguf& model) {
   RETURN_IF_ERROR(check_rotation(model, row->name));
   RETURN_IF_ERROR(check_experts(model, layer_count, row->name));
   RETURN_IF_ERROR(check_divisors(model, row->name));
+  RETURN_IF_ERROR(check_reals(model, row->name));
   return check_vocabulary(model);
 }
 
