@@ -127,7 +127,8 @@ pipeline::SchedulerLimits LocalPipeline::limits_for(const LocalPipelineOptions& 
 
 Result<void> LocalPipeline::load(const LocalPipelineOptions& options) {
   for (std::uint32_t index = 0; index < workers_.size(); ++index) {
-    RETURN_IF_ERROR(workers_[index]->load(load_order(options, index)));
+    const Result<void> sent = workers_[index]->load(load_order(options, index));
+    if (!sent) return fail(explain(sent.error()).within("cannot load the model"));
   }
   // The last worker connects to us before it reports that it has loaded.
   auto accepted =
@@ -156,7 +157,10 @@ Result<void> LocalPipeline::wait_until_loaded(const LocalPipelineOptions& option
       if (options.stop.stop_requested())
         return fail(ErrorCode::kCancelled, "loading was interrupted");
       auto loaded = workers_[index]->loaded(deadline_after(clock_.now(), kWatchTime));
-      if (!loaded && loaded.error().code() == ErrorCode::kDeadlineExceeded) continue;
+      if (!loaded && loaded.error().code() == ErrorCode::kDeadlineExceeded) {
+        if (auto lost = find_silent()) return fail(std::move(*lost).within("cannot load the model"));
+        continue;
+      }
       if (!loaded) return fail(explain(loaded.error()).within("cannot load the model"));
       stages_[index] = {
           .facts = to_stage_facts(*loaded),
@@ -192,9 +196,7 @@ void LocalPipeline::watch() {
   while (!watch_stop_.stop_requested()) {
     (void)never.pop(deadline_after(clock_.now(), kWatchTime));
     auto lost = find_cause();
-    for (const auto& worker : workers_) {
-      if (!lost) lost = worker->silence(kPingsUnansweredMax);
-    }
+    if (!lost) lost = find_silent();
     if (!lost || watch_stop_.stop_requested()) continue;
     client_->fail_all(*lost);
     return;
@@ -214,6 +216,16 @@ std::optional<Error> LocalPipeline::find_cause() {
     if (failure && !link_failure) link_failure = std::move(failure);
   }
   return link_failure;
+}
+
+// Pings every worker; the first that has not answered for too long.
+std::optional<Error> LocalPipeline::find_silent() {
+  std::optional<Error> lost;
+  for (const auto& worker : workers_) {
+    auto silence = worker->silence(kPingsUnansweredMax);
+    if (!lost) lost = std::move(silence);
+  }
+  return lost;
 }
 
 // A broken link is a symptom, and seen before the process behind it is seen to have died: wait a

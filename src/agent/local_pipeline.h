@@ -76,6 +76,7 @@ class LocalPipeline {
   std::string socket_path(std::uint32_t index) const;
   void watch();
   std::optional<Error> find_cause();
+  std::optional<Error> find_silent();
   Error explain(Error error);
 
   transport::Transport& transport_;
