@@ -76,7 +76,10 @@ int run(int argc, char** argv, StopToken stop) {
     return code == 0 ? 0 : kExitUsage;
   }
   const Result<void> done = context.chosen();
-  return done ? 0 : report(done.error());
+  if (!done) return report(done.error());
+  if (std::cout.flush()) return 0;
+  std::cerr << words("error.output_lost") << '\n';
+  return kExitFailed;
 }
 
 }  // namespace
