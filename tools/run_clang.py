@@ -31,8 +31,21 @@ TIDY = "clang-tidy-14"
 CACHE_ENTRIES_MAX = 5000
 
 
+def sources_of(path):
+    """The sources that a unit compiles: the build puts those of a target together (CMAKE_UNITY_BUILD)."""
+    if path.parent.name != "Unity":
+        return [path]
+    return [pathlib.Path(name) for name in re.findall(r'#include "(.*)"', path.read_text())]
+
+
+def name_of(path):
+    if path.parent.name != "Unity":
+        return str(path.relative_to(REPO))
+    return f"{path.parent.parent.name.removesuffix('.dir')} ({len(sources_of(path))} files)"
+
+
 def load_commands(build):
-    """file -> (folder, arguments without output, input and dependency options)"""
+    """unit -> (folder, arguments without output, input and dependency options)"""
     commands = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         arguments, skip = [], False
@@ -81,13 +94,14 @@ def check(job):
 
 
 def for_tidy(path):
-    return REPO / "src" in path.parents and not path.name.endswith("_test.cc")
+    return all(REPO / "src" in source.parents and not source.name.endswith("_test.cc")
+               for source in sources_of(path))
 
 
 def tidy_jobs(build, commands, chosen):
     settings = (REPO / ".clang-tidy").read_text() + run([TIDY, "--version"], REPO)[1]
     for path, (folder, arguments) in sorted(commands.items()):
-        if not for_tidy(path) or (chosen and path not in chosen):
+        if not for_tidy(path) or (chosen and not chosen.intersection(sources_of(path))):
             continue
         yield path, folder, arguments, [TIDY, "--quiet", "-p", str(build), str(path)], settings
 
@@ -115,9 +129,10 @@ def header_jobs(commands):
         if proven_by_source(header):
             continue
         module = header.relative_to(REPO / "src").parts[0]
-        near = sorted(p for p in commands if REPO / "src" / module in p.parents) or sorted(commands)
-        same_folder = [p for p in near if p.parent == header.parent] or near
-        folder, arguments = commands[same_folder[0]]
+        units = {source: unit for unit in sorted(commands) for source in sources_of(unit)}
+        near = sorted(s for s in units if REPO / "src" / module in s.parents) or sorted(units)
+        same_folder = [s for s in near if s.parent == header.parent] or near
+        folder, arguments = commands[units[same_folder[0]]]
         command = [CLANG, *arguments, "-Wno-pragma-once-outside-header", "-fsyntax-only", "-x", "c++",
                    str(header)]
         yield header, folder, arguments, command, "header " + version
@@ -150,12 +165,12 @@ def main():
                 print(complaint, flush=True)
             if time.monotonic() - shown > 5:
                 shown = time.monotonic()
-                print(f"{mode}: {number} of {len(jobs)}, {path.relative_to(REPO)}", file=sys.stderr)
+                print(f"{mode}: {number} of {len(jobs)}, {name_of(path)}", file=sys.stderr)
     trim_cache()
-    print(f"{mode}: {len(jobs)} files, {reused} known good, {len(failed)} failed, "
+    print(f"{mode}: {len(jobs)} units, {reused} known good, {len(failed)} failed, "
           f"{time.monotonic() - began:.0f} s")
     for path in failed:
-        print(f"failed: {path.relative_to(REPO)}")
+        print(f"failed: {name_of(path)}")
     sys.exit(bool(failed))
 
 
