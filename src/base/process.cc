@@ -27,6 +27,8 @@ constexpr std::size_t kErrorsTailBytesMax = 4096;
 constexpr std::size_t kSecretBytesMax = 4096;
 constexpr std::string_view kRunFolderPrefix = "salvage-run-";
 constexpr int kRunFolderAttempts = 10;
+// A socket's address has 107 bytes: ours add "/salvage-run-XXXXXX/stage-NN.sock" to the parent.
+constexpr std::size_t kRunParentBytesMax = 70;
 
 Error system_error(std::string_view what) {
   return Error(ErrorCode::kInternal,
@@ -244,15 +246,28 @@ Result<std::string> own_executable() {
   return path.string();
 }
 
-Result<RunFolder> RunFolder::create() {
-  std::error_code error;
-  std::filesystem::path parent = environment("XDG_RUNTIME_DIR").value_or("");
-  if (parent.empty() || ::access(parent.c_str(), W_OK) != 0) {
-    parent = std::filesystem::temp_directory_path(error);
+namespace {
+
+// The first folder that can hold sockets: writable, absolute, and short enough for their addresses.
+std::filesystem::path run_folder_parent() {
+  std::error_code ignored;
+  for (const char* variable : {"XDG_RUNTIME_DIR", "TMPDIR"}) {
+    const std::string path = environment(variable).value_or("");
+    if (path.starts_with('/') && path.size() <= kRunParentBytesMax &&
+        std::filesystem::is_directory(path, ignored) && ::access(path.c_str(), W_OK) == 0) {
+      return path;
+    }
   }
+  return "/tmp";
+}
+
+}  // namespace
+
+Result<RunFolder> RunFolder::create() {
+  const std::filesystem::path parent = run_folder_parent();
   remove_abandoned(parent);
   // Somebody who sweeps may take a folder in the instant before it is locked: then take another.
-  for (int attempt = 0; !error && attempt < kRunFolderAttempts; ++attempt) {
+  for (int attempt = 0; attempt < kRunFolderAttempts; ++attempt) {
     std::string path = (parent / (std::string(kRunFolderPrefix) + "XXXXXX")).string();
     if (::mkdtemp(path.data()) == nullptr) break;
     const int lock = lock_folder(path);

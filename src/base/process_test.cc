@@ -221,6 +221,20 @@ TEST_F(RunFolders, are_private_and_go_with_what_is_in_them) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+TEST_F(RunFolders, are_elsewhere_if_their_sockets_would_not_fit) {
+  const std::string before = environment("TMPDIR").value_or("");
+  const auto deep = parent_ / std::string(100, 'x');
+  std::filesystem::create_directory(deep);
+  for (const std::string& bad : {deep.string(), std::string("relative"), std::string("/missing")}) {
+    ::setenv("XDG_RUNTIME_DIR", bad.c_str(), 1);
+    ::setenv("TMPDIR", bad.c_str(), 1);
+    const auto folder = RunFolder::create();
+    ASSERT_TRUE(folder) << bad << ": " << folder.error().message();
+    EXPECT_TRUE(folder->path().starts_with("/tmp/")) << folder->path();
+  }
+  before.empty() ? ::unsetenv("TMPDIR") : ::setenv("TMPDIR", before.c_str(), 1);
+}
+
 TEST_F(RunFolders, of_killed_processes_are_removed_by_the_next) {
   const auto left = abandoned("salvage-run-abcdef");
   const auto folder = RunFolder::create();
