@@ -125,6 +125,7 @@ TEST(Validate, values_on_which_libllama_asserts_are_found) {
       {"expert_count", Value::u32(2000), "2000 experts"},
       {"expert_used_count", Value::u32(2), "2 of 0 experts"},
       {"expert_group_count", Value::u32(2), "groups"},
+      {"expert_gating_func", Value::u32(5), "expert_gating_func is 5"},
       {"attention.layer_norm_rms_epsilon", Value::f32(-1), "epsilon is -1"},
       {"attention.layer_norm_rms_epsilon", Value::f32(std::nanf("")), "epsilon is nan"},
       {"rope.freq_base", Value::f32(std::nanf("")), "rope.freq_base is nan"},
@@ -157,6 +158,23 @@ TEST(Validate, a_divisor_counts_only_where_libllama_reads_it) {
     llama.set(one.key, Value::u32(0));
   }
   EXPECT_EQ(problem_of(llama), "no error");
+}
+
+TEST(Validate, latent_attention_needs_keys_that_are_not_rotated) {
+  TinyModel tiny = tiny_model("deepseek2", 2);
+  tiny.set("rope.dimension_count", Value::u32(16));
+  tiny.set("attention.key_length_mla", Value::u32(16));
+  EXPECT_THAT(problem_of(tiny), HasSubstr("of which 16 are rotated"));
+  tiny.set("attention.key_length_mla", Value::u32(24));
+  EXPECT_EQ(problem_of(tiny), "no error");
+}
+
+TEST(Validate, a_temperature_needs_its_length) {
+  TinyModel tiny = tiny_model("deepseek2", 2);
+  tiny.set("attention.temperature_scale", Value::f32(0.1F));
+  EXPECT_THAT(problem_of(tiny), HasSubstr("temperature_length zero"));
+  tiny.set("attention.temperature_length", Value::u32(8192));
+  EXPECT_EQ(problem_of(tiny), "no error");
 }
 
 TEST(Validate, a_vocabulary_with_one_token_twice_is_refused) {

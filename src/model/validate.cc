@@ -12,6 +12,7 @@
 namespace salvage::model {
 namespace {
 
+constexpr std::uint64_t kGatingFunctionMax = 4;  // the highest that libllama has a graph for
 constexpr std::uint64_t kExpertCountMax = 1024;  // libllama's own limit
 constexpr std::uint64_t kWidthMax = 1U << 20;    // values of one row; the widest known has 32,768
 
@@ -126,6 +127,11 @@ Result<void> check_rotation(const Gguf& model, std::string_view architecture) {
   if (turned % 2 != 0 || turned > keys) {
     return bad(fmt::format("rope.dimension_count is {} for keys of {}", turned, keys));
   }
+  const std::uint64_t latent_keys = number(model, "attention.key_length_mla", 0);
+  if (latent_keys > 0 && latent_keys <= number(model, "rope.dimension_count", 0)) {
+    return bad(fmt::format("attention.key_length_mla is {}, of which {} are rotated", latent_keys,
+                           turned));
+  }
   const bool whole = std::find(kWholeHeadRotated.begin(), kWholeHeadRotated.end(), architecture) !=
                      kWholeHeadRotated.end();
   if (whole && (turned != keys || keys != values)) {
@@ -146,6 +152,8 @@ Result<void> check_experts(const Gguf& model, std::uint32_t layer_count,
   if (architecture.starts_with("hunyuan") && architecture != "hunyuan-moe" && experts <= 1) {
     return {};  // libllama takes one expert for none there
   }
+  const std::uint64_t gating = number(model, "expert_gating_func", 0);
+  if (gating > kGatingFunctionMax) return bad(fmt::format("expert_gating_func is {}", gating));
   const std::uint64_t groups = number(model, "expert_group_count", 0);
   const std::uint64_t used_groups = number(model, "expert_group_used_count", 0);
   std::uint64_t used = 0;
@@ -181,6 +189,18 @@ Result<void> check_divisors(const Gguf& model, std::string_view architecture) {
   const std::uint64_t loops = number(model, "num_loops", 1);
   if (loops > kLayerCountMax / number(model, "block_count", 1)) {
     return bad(fmt::format("{} loops over its layers", loops));
+  }
+  return {};
+}
+
+// A query scale that grows every so many tokens.
+Result<void> check_temperature(const Gguf& model, std::string_view architecture) {
+  if (architecture != "deepseek2" && architecture != "mistral4") return {};
+  const auto scale =
+      model.metadata().real_value(architecture_key(model, "attention.temperature_scale"));
+  if (scale.value_or(0) != 0 && number(model, "attention.temperature_length", 0) == 0) {
+    return bad(fmt::format("attention.temperature_scale is {}, attention.temperature_length zero",
+                           *scale));
   }
   return {};
 }
@@ -235,6 +255,7 @@ Result<void> validate_for_engine(const Gguf& model) {
   RETURN_IF_ERROR(check_rotation(model, row->name));
   RETURN_IF_ERROR(check_experts(model, layer_count, row->name));
   RETURN_IF_ERROR(check_divisors(model, row->name));
+  RETURN_IF_ERROR(check_temperature(model, row->name));
   RETURN_IF_ERROR(check_reals(model, row->name));
   return check_vocabulary(model);
 }
