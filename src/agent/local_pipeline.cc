@@ -158,7 +158,8 @@ Result<void> LocalPipeline::wait_until_loaded(const LocalPipelineOptions& option
         return fail(ErrorCode::kCancelled, "loading was interrupted");
       auto loaded = workers_[index]->loaded(deadline_after(clock_.now(), kWatchTime));
       if (!loaded && loaded.error().code() == ErrorCode::kDeadlineExceeded) {
-        if (auto lost = find_silent()) return fail(std::move(*lost).within("cannot load the model"));
+        if (auto lost = find_silent())
+          return fail(std::move(*lost).within("cannot load the model"));
         continue;
       }
       if (!loaded) return fail(explain(loaded.error()).within("cannot load the model"));
