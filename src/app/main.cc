@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "app/words.h"
 #include "base/interrupt.h"
 #include "base/terminal.h"
+#include "base/utf8.h"
 
 namespace salvage::app {
 namespace {
@@ -22,13 +24,25 @@ namespace {
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
 
+// Messages quote damaged files: nothing in them may steer a terminal or be half a character.
+std::string printable(std::string_view text) {
+  std::string shown;
+  for (const char byte : text) {
+    const auto code = static_cast<unsigned char>(byte);
+    shown.push_back(code < 0x20 || code == 0x7f ? '?' : byte);
+  }
+  Utf8Stream characters;
+  std::string whole = characters.push(shown);
+  return whole + characters.finish();
+}
+
 int report(const Error& error) {
   if (error.code() == ErrorCode::kCancelled) {
     std::cerr << words("error.interrupted") << '\n';
     return kExitInterrupted;
   }
   const std::string name(error_code_name(error.code()));
-  std::cerr << words("error.line", words("error." + name), error.message()) << '\n';
+  std::cerr << words("error.line", words("error." + name), printable(error.message())) << '\n';
   return kExitFailed;
 }
 
