@@ -116,14 +116,31 @@ Result<std::vector<float>> UpstreamModel::logits(std::span<const TokenId> tokens
 
 Result<UpstreamModel::Answer> UpstreamModel::greedy(std::span<const TokenId> prompt,
                                                     std::uint32_t count) {
-  Answer answer;
-  ASSIGN_OR_RETURN(answer.logits, logits(prompt, 1));
+  clear();
+  return decode({}, prompt, count);
+}
+
+Result<UpstreamModel::Answer> UpstreamModel::go_on(const Answer& before,
+                                                   std::span<const TokenId> more,
+                                                   std::uint32_t count) {
+  std::vector<TokenId> tokens{before.tokens.back()};
+  tokens.insert(tokens.end(), more.begin(), more.end());
+  return decode({.tokens = {}, .logits = before.logits}, tokens, count);
+}
+
+// One at a time, behind the positions that `answer` has logits of.
+Result<UpstreamModel::Answer> UpstreamModel::decode(Answer answer, std::span<const TokenId> tokens,
+                                                    std::uint32_t count) {
   const std::size_t width = vocabulary_size();
+  const auto compute = [&](TokenId token) {
+    const auto position = static_cast<std::uint32_t>(answer.logits.size() / width);
+    return step(std::span(&token, 1), position, answer.logits);
+  };
+  for (const TokenId token : tokens) RETURN_IF_ERROR(compute(token));
   for (;;) {
     answer.tokens.push_back(argmax(std::span<const float>(answer.logits).last(width)));
     if (answer.tokens.size() == count) return answer;
-    const auto position = static_cast<std::uint32_t>(prompt.size() + answer.tokens.size() - 1);
-    RETURN_IF_ERROR(step(std::span(answer.tokens).last(1), position, answer.logits));
+    RETURN_IF_ERROR(compute(answer.tokens.back()));
   }
 }
 

@@ -43,12 +43,17 @@ class UpstreamModel {
   };
   // Forgets everything and decodes: the prompt one token at a time, then always the likeliest.
   Result<Answer> greedy(std::span<const TokenId> prompt, std::uint32_t count);
+  // Goes on from `before`, which must be the last thing decoded: its last token and `more`, one at
+  // a time, then always the likeliest. The tokens are the new ones, the logits those of every
+  // position.
+  Result<Answer> go_on(const Answer& before, std::span<const TokenId> more, std::uint32_t count);
 
  private:
   struct State;
   explicit UpstreamModel(std::unique_ptr<State> state);
   Result<void> step(std::span<const TokenId> tokens, std::uint32_t position,
                     std::vector<float>& logits);
+  Result<Answer> decode(Answer answer, std::span<const TokenId> tokens, std::uint32_t count);
   void clear();
 
   std::unique_ptr<State> state_;
