@@ -26,7 +26,9 @@ using std::chrono::seconds;
 
 constexpr Logger kLog("worker");
 // A peer on this machine introduces itself in microseconds; whoever takes longer is not one.
-constexpr auto kHelloTime = seconds(5);
+constexpr auto kHelloTime = seconds(1);
+// Orders to load go out to all stages at once; the one before us waits for ours at most so long.
+constexpr auto kAssignTime = seconds(10);
 // The previous stage loads at the same time as we do and connects when it is done.
 constexpr auto kUpstreamTime = seconds(600);
 constexpr auto kDialTime = seconds(10);
@@ -134,7 +136,7 @@ void Worker::introduce(ConnectionPtr connection) {
 
 // The stage before us may be ready to connect before we were told what to load: let it wait.
 pipeline::Terms Worker::terms_for(const wire::Hello& hello) {
-  const TimePoint deadline = in(kHelloTime);
+  const TimePoint deadline = in(kAssignTime);
   MutexLock lock(mutex_);
   while (hello.role == wire::LinkRole::kData && credits_ == 0 && !leaving_) {
     if (!assigned_.wait_until(mutex_, deadline)) break;

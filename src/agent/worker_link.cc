@@ -177,6 +177,7 @@ std::optional<Error> WorkerLink::silence(std::uint32_t pings_max) {
   }
   (void)link_->send(wire::Ping{}, deadline_after(clock_.now(), milliseconds(100)));
   MutexLock lock(mutex_);
+  (void)child_.poll();  // Empties the pipe of its messages: a full one would stop it.
   if (pings_unanswered_ <= pings_max) return std::nullopt;
   const auto silent = clock_.now() - last_heard_;
   return Error(

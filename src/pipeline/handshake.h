@@ -31,7 +31,8 @@ struct Terms {
 };
 
 // Reads the Hello of an accepted connection, asks `terms` (which may wait until it knows), and
-// answers. Fails if the peer was refused or wrong; the connection is then useless.
+// answers. `deadline` is for the Hello. Fails if the peer was refused or wrong; the connection is
+// then useless.
 Result<wire::Hello> welcome(transport::Connection& connection,
                             const std::function<Terms(const wire::Hello&)>& terms,
                             TimePoint deadline);

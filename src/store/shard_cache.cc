@@ -9,6 +9,7 @@
 #include "base/environment.h"
 #include "model/digest.h"
 #include "model/shard.h"
+#include "store/seal.h"
 
 namespace salvage::store {
 namespace {
@@ -21,14 +22,15 @@ std::string shard_name(LayerRange layers) {
   return fmt::format("layers-{}-{}.gguf", layers.begin, layers.end);
 }
 
-// A shard that opens, is whole, and is what would be made under its name.
+// A shard with its content as it was made, which is what would be made under its name today.
 bool holds(const fs::path& path, const model::Gguf& model, LayerRange layers) {
+  if (!seal_intact(path)) return false;
   const auto file = model::Gguf::open(path);
   return file && model::is_shard_of(*file, model, layers);
 }
 
 bool opens(const fs::path& path) {
-  return model::Gguf::open(path).has_value();
+  return seal_intact(path) && model::Gguf::open(path).has_value();
 }
 
 struct Folder {
@@ -90,7 +92,8 @@ Result<void> ShardCache::make_shard(const model::Gguf& model, LayerRange layers,
   model::ShardOptions options;
   const std::string name = shard_name(layers);
   if (progress) options.progress = [&](double fraction) { return progress(name, fraction); };
-  return model::write_shard(model, layers, path, options);
+  RETURN_IF_ERROR(model::write_shard(model, layers, path, options));
+  return put_seal(path);
 }
 
 Result<ModelFiles> ShardCache::prepare(const model::Gguf& model,
@@ -114,6 +117,7 @@ Result<ModelFiles> ShardCache::prepare(const model::Gguf& model,
   files.embedding_table = folder / "embeddings.gguf";
   if (opens(files.embedding_table)) return files;
   RETURN_IF_ERROR(model::write_embedding_table(model, files.embedding_table));
+  RETURN_IF_ERROR(put_seal(files.embedding_table));
   files.made_bytes += size_of(files.embedding_table);
   return files;
 }
@@ -121,7 +125,9 @@ Result<ModelFiles> ShardCache::prepare(const model::Gguf& model,
 Result<fs::path> ShardCache::prepare_vocabulary(const model::Gguf& model) {
   ASSIGN_OR_RETURN(const fs::path folder, folder_of(model));
   const fs::path path = folder / "vocabulary.gguf";
-  if (!opens(path)) RETURN_IF_ERROR(model::write_vocabulary(model, path));
+  if (opens(path)) return path;
+  RETURN_IF_ERROR(model::write_vocabulary(model, path));
+  RETURN_IF_ERROR(put_seal(path));
   return path;
 }
 

@@ -8,6 +8,8 @@
 //   <root>/<digest, 32 digits>/layers-0-10.gguf   one shard
 //                              embeddings.gguf    the first stage's table
 //                              vocabulary.gguf    the coordinator's metadata
+//                              *.seal             whether each is still what was made
+//                              (store/seal.h)
 //
 // Thread rule: one thread. Several processes may share a root: each file is made under a temporary
 // name and renamed.

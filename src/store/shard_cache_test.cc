@@ -77,6 +77,35 @@ TEST_F(Shards, are_made_with_all_that_a_pipeline_needs) {
   EXPECT_GT(files.made_bytes, 0U);
 }
 
+// The size stays the same and the metadata whole: only the content tells.
+TEST_F(Shards, with_changed_weights_are_made_again) {
+  const ModelFiles files = prepare(model_named("a"));
+  const fs::path shard = files.shards[1];
+  std::fstream file(shard, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-8, std::ios::end);
+  file.write("damaged!", 8);
+  file.close();
+  fs::last_write_time(shard, fs::last_write_time(shard) + std::chrono::seconds(1));
+  prepare(model_named("a"));
+  EXPECT_THAT(made_, ElementsAre("layers-2-4.gguf"));
+  prepare(model_named("a"));
+  EXPECT_TRUE(made_.empty());
+}
+
+TEST_F(Shards, that_were_only_touched_stay) {
+  const ModelFiles files = prepare(model_named("a"));
+  fs::last_write_time(files.shards[0], fs::file_time_type::clock::now());
+  prepare(model_named("a"));
+  EXPECT_TRUE(made_.empty());
+}
+
+TEST_F(Shards, without_a_seal_are_made_again) {
+  const ModelFiles files = prepare(model_named("a"));
+  fs::remove(files.shards[0].string() + ".seal");
+  prepare(model_named("a"));
+  EXPECT_THAT(made_, ElementsAre("layers-0-2.gguf"));
+}
+
 TEST_F(Shards, are_made_once) {
   const model::Gguf model = model_named("a");
   const ModelFiles first = prepare(model);
