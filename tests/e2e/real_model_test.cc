@@ -33,7 +33,7 @@ namespace {
 constexpr std::uint32_t kAnswer = 256;
 constexpr std::uint32_t kSecondAnswer = 24;
 constexpr std::uint32_t kShortAnswer = 16;
-constexpr std::uint32_t kReplayAt = 20;  // answer tokens; every answer in company is longer
+constexpr std::uint32_t kReplayAt = 8;  // answer tokens; every answer in company is longer
 constexpr std::uint32_t kOneByOneStages = 3;
 constexpr std::uint32_t kGroupedRows = 192;
 
@@ -64,7 +64,7 @@ struct RealModel {
   std::uint32_t company_answer;  // tokens of the one that four others run beside
   std::uint32_t other_answer;    // tokens of each of the four
 };
-const RealModel kSmolLm2{"smollm2", "SALVAGE_MODEL_SMOLLM2", kPrompt, true, 96, 32};
+const RealModel kSmolLm2{"smollm2", "SALVAGE_MODEL_SMOLLM2", kPrompt, true, 64, 16};
 const RealModel kQwen{"qwen", "SALVAGE_MODEL_QWEN", kShortPrompt, false, 48, 12};
 const RealModel kGemma{"gemma", "SALVAGE_MODEL_GEMMA", kPrompt, false, 48, 12};
 
