@@ -8,12 +8,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "model/gguf.h"
 #include "model/gguf_writer.h"
 
 namespace salvage::engine {
 namespace {
+
+// Tests run side by side, each in a process of its own: no two may share a file.
+std::filesystem::path own_file(const std::string& name) {
+  return std::filesystem::temp_directory_path() /
+         ("salvage_test_" + std::to_string(::getpid()) + "_" + name);
+}
 
 using testing::HasSubstr;
 
@@ -149,12 +156,12 @@ TEST(LlamaVocabularyTest, the_vocabulary_outlives_the_tools) {
 }
 
 TEST(LlamaTextToolsTest, files_that_are_no_model_are_refused_with_their_name) {
-  const auto path = std::filesystem::temp_directory_path() / "salvage_llama_text_test.gguf";
+  const auto path = own_file("no_model.gguf");
   std::ofstream(path) << "<!doctype html><title>not a model</title>";
   const auto made = make_llama_text_tools(path);
   std::filesystem::remove(path);
   ASSERT_FALSE(made);
-  EXPECT_THAT(made.error().message(), HasSubstr("salvage_llama_text_test.gguf"));
+  EXPECT_THAT(made.error().message(), HasSubstr(path.filename().string()));
   EXPECT_FALSE(make_llama_text_tools("/nonexistent/model.gguf"));
 }
 
@@ -166,7 +173,7 @@ class ChatFormatTest : public testing::Test {
     EXPECT_TRUE(original);
     model::Metadata metadata = original->metadata();
     metadata.set("tokenizer.chat_template", model::Value::string(source));
-    path_ = std::filesystem::temp_directory_path() / "salvage_chat_format_test.gguf";
+    path_ = own_file("chat_format.gguf");
     auto file = AtomicFile::create(path_, 0);
     EXPECT_TRUE(file);
     EXPECT_TRUE(model::write_gguf(metadata, {}, *file, {}));
