@@ -102,7 +102,7 @@ Result<ModelFiles> ShardCache::prepare(const model::Gguf& model,
   ASSIGN_OR_RETURN(const fs::path folder, folder_of(model));
   evict(folder);
   ModelFiles files;
-  ASSIGN_OR_RETURN(files.vocabulary, prepare_vocabulary(model));
+  ASSIGN_OR_RETURN(files.vocabulary, vocabulary_in(folder, model));
   for (const LayerRange layers : stages) {
     const fs::path path = folder / shard_name(layers);
     if (!holds(path, model, layers)) {
@@ -124,6 +124,10 @@ Result<ModelFiles> ShardCache::prepare(const model::Gguf& model,
 
 Result<fs::path> ShardCache::prepare_vocabulary(const model::Gguf& model) {
   ASSIGN_OR_RETURN(const fs::path folder, folder_of(model));
+  return vocabulary_in(folder, model);
+}
+
+Result<fs::path> ShardCache::vocabulary_in(const fs::path& folder, const model::Gguf& model) {
   const fs::path path = folder / "vocabulary.gguf";
   if (opens(path)) return path;
   RETURN_IF_ERROR(model::write_vocabulary(model, path));

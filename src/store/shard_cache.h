@@ -54,7 +54,10 @@ class ShardCache {
   static std::filesystem::path default_root();
 
  private:
+  // Reads samples of every tensor for the digest: once a start.
   Result<std::filesystem::path> folder_of(const model::Gguf& model);
+  static Result<std::filesystem::path> vocabulary_in(const std::filesystem::path& folder,
+                                                     const model::Gguf& model);
   Result<void> make_shard(const model::Gguf& model, LayerRange layers,
                           const std::filesystem::path& path, const CacheProgress& progress);
   void evict(const std::filesystem::path& keep);
