@@ -5,6 +5,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <string>
 
 namespace salvage {
 
@@ -20,6 +21,11 @@ using StepId = Id<struct StepIdTag, std::uint64_t>;  // One micro-batch's way th
 using RequestId = Id<struct RequestIdTag, std::uint64_t>;  // One answer being made.
 using SequenceId =
     Id<struct SequenceIdTag, std::uint32_t>;  // KV cache lane, 0 .. sequence_count_max-1.
+
+// 64 lower-case hex digits, the SHA-256 of what they name; empty = none. docs/cluster.md says of what.
+using NodeId = Id<struct NodeIdTag, std::string>;    // a machine: of its public key
+using ModelId = Id<struct ModelIdTag, std::string>;  // a model: of its skeleton and piece digests
+using PieceDigest = Id<struct PieceDigestTag, std::string>;  // weights that are moved as one
 
 // Token ids stay plain: libllama, the wire and JSON all carry them as int32.
 using TokenId = std::int32_t;

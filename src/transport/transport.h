@@ -47,9 +47,20 @@ struct ConnectionBytes {
   std::uint64_t out = 0;
 };
 
+// Who is at the other end of a TLS link, as its certificate proves.
+struct PeerIdentity {
+  NodeId node;
+  bool member = false;       // the authority signed it; false only where somebody is joining
+  bool coordinator = false;  // signed as such
+  std::string public_key;    // PEM; what a certificate for a joiner is made of
+};
+
 class Connection {
  public:
   virtual ~Connection() = default;
+
+  // Nothing for links within this machine, which need none. Lives as long as the connection.
+  virtual const PeerIdentity* identity() const { return nullptr; }
 
   // Returns when the frame is handed to the kernel, which may be before the peer reads it.
   virtual Result<void> send_frame(const OutgoingFrame& frame, TimePoint deadline = kNoDeadline) = 0;
