@@ -31,6 +31,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "cluster/deployment_options.h"
+#include "cluster/liveness.h"
 #include "planner/placement.h"
 
 namespace salvage::cluster {
@@ -141,7 +142,7 @@ struct StageFailure {
 
 class Deployment {
  public:
-  Deployment(ModelId model, std::set<NodeId> online);
+  Deployment(ModelId model, std::set<NodeId> online, TimePoint now);
 
   // --- the user ---
   // Makes the model resident with these options; what runs with others is stopped first.
@@ -152,7 +153,8 @@ class Deployment {
 
   // --- nodes ---
   DeploymentActions node_online(const NodeId& node);
-  DeploymentActions node_lost(const NodeId& node, std::string_view reason);
+  // `for_good`: it left or was removed, so nothing waits for it.
+  DeploymentActions node_lost(const NodeId& node, std::string_view reason, bool for_good = false);
 
   // --- the planner ---
   // `epoch` is higher than every one before it, of all deployments.
@@ -184,16 +186,29 @@ class Deployment {
   const DeploymentRecord& record() const { return record_; }
 
  private:
+  // Does a node that comes online end the wait, or only its time?
+  enum class WaitFor { kPause, kNode };
+
   void enter(DeploymentState state, std::string reason, DeploymentActions& actions);
+  void persist(DeploymentActions& actions) const;
   void stop_all(std::string_view reason, DeploymentActions& actions);
+  void stopped(const NodeId& node, DeploymentActions& actions);
+  void all_stopped(DeploymentActions& actions);
   void fail_try(std::string reason, DeploymentActions& actions);
-  void wait_until(TimePoint when, std::string reason, DeploymentActions& actions);
-  void plan(DeploymentActions& actions);
-  void plan_or_stop_first(DeploymentActions& actions);
-  void finish_stopping(DeploymentActions& actions);
+  void wait(WaitFor what, TimePoint until, std::string reason, DeploymentActions& actions);
+  void replan(std::string reason, DeploymentActions& actions);
+  void ask_planner(DeploymentActions& actions);
+  bool plan_wanted();
+  void carry_out(PlanEpoch epoch, planner::Placement placement, DeploymentActions& actions);
+  bool waits_for_home(const planner::Placement& placement, DeploymentActions& actions);
+  void start_workers(DeploymentActions& actions);
+  void load_stages(DeploymentActions& actions);
+  void forgive_stall(TimePoint now);
   bool all_stages(StageState state) const;
-  StageStatus* current(StageRef stage);
-  std::vector<NodeId> missing_home() const;
+  StageStatus* current(StageRef stage, StageState expected);
+  bool is_home(const NodeId& node) const;
+  std::string missing_home() const;  // names; empty if none is missing
+  std::string stage_text(StageRef stage) const;
 
   ModelId model_;
   DeploymentState state_ = DeploymentState::kUnloaded;
@@ -211,9 +226,11 @@ class Deployment {
   bool plan_outdated_ = false;   // and its answer will not do any more
   bool first_try_ = false;       // of a load() by the user
   bool restored_ = false;        // by restore(), and not ready since
-  TimePoint now_{};
-  TimePoint entered_{};       // the present state, at
-  TimePoint return_until_{};  // lost nodes are waited for until then
+  TimePoint now_;
+  TimePoint entered_;       // the present state, at
+  TimePoint stop_until_;    // nodes that stop are waited for until then
+  TimePoint return_until_;  // lost nodes are waited for until then
+  WaitFor wait_for_ = WaitFor::kPause;
   std::optional<TimePoint> retry_at_;
 };
 

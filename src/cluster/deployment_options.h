@@ -36,6 +36,7 @@ struct DeploymentOptions {
 // A stage's place when the model was last ready.
 struct HomeStage {
   NodeId node;
+  std::string name;  // of the node, for messages
   LayerRange layers;
   friend bool operator==(const HomeStage&, const HomeStage&) = default;
 };

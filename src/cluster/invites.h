@@ -20,6 +20,8 @@ inline constexpr std::size_t kInvitesMax = 1000;
 inline constexpr std::uint32_t kInviteUsesMax = 1000;
 inline constexpr std::int64_t kInviteTtlMsMax = 30LL * 24 * 3600 * 1000;
 inline constexpr std::uint32_t kWrongTriesMax = 5;
+// So long somebody who comes too late is told so.
+inline constexpr std::int64_t kRememberMs = 24LL * 3600 * 1000;
 inline constexpr std::size_t kLabelBytesMax = 200;
 
 struct Invite {
@@ -67,7 +69,7 @@ class Invites {
   std::optional<Invite> give_back(std::string_view id);
   // Takes one back before its time; false if there is none.
   bool revoke(std::string_view id);
-  // Forgets what expired; the ids, to be forgotten on disk too.
+  // Forgets what expired kRememberMs ago; the ids, to be forgotten on disk too.
   std::vector<std::string> sweep(std::int64_t now_ms);
 
   std::vector<Invite> list() const;

@@ -4,12 +4,16 @@
 // sends no pings meanwhile, so it blames nobody when it wakes. Both ends of a node link use it.
 // Pure; belongs to whoever owns the link.
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
+#include "base/clock.h"
+
 namespace salvage::cluster {
 
-// One ping a second, so a silent node is lost at the sixth tick: 6 s.
+inline constexpr Duration kTickPeriod = std::chrono::seconds(1);
+// One ping a tick, so a silent node is lost at the sixth tick: 6 s.
 inline constexpr std::uint32_t kUnansweredMax = 5;
 
 class Liveness {

@@ -6,9 +6,9 @@
 //
 //  - A node is online while it has a live link. A link that ends, or that leaves kUnansweredMax
 //    pings in a row unanswered, makes it lost (cluster/liveness.h).
-//  - A second link of an online node is not believed at once: the first is probed. If it answers,
-//    two machines have one identity and the later is refused; if it doesn't within
-//    kProbeTicksMax, the new link replaces it.
+//  - A second link of an online node is believed at once if it comes from the same process. Else
+//    the first is probed. If it answers, two machines have one identity and the later is refused;
+//    if it doesn't within kProbeTicksMax, the new link replaces it.
 //  - A removed node's key is refused for ever, a node that left may join again with a code.
 //  - Every change is published as a new view, with a higher version.
 
@@ -33,7 +33,7 @@ using LinkId = Id<struct LinkIdTag, std::uint64_t>;
 
 inline constexpr std::size_t kMembersMax = 256;
 inline constexpr std::size_t kNameBytesMax = 64;
-inline constexpr Duration kTickPeriod = std::chrono::seconds(1);
+inline constexpr std::size_t kAddressesMax = 16;
 inline constexpr std::uint32_t kProbeTicksMax = 2;
 // An ephemeral member that was offline for so many ticks is forgotten.
 inline constexpr std::uint32_t kEphemeralTicksMax = 600;
@@ -47,26 +47,30 @@ enum class MemberState {
 };
 std::string_view member_state_name(MemberState state);  // "online", ...
 
-// An address under which other nodes reach a node, best first.
+// One way to reach a node.
 struct NodeAddress {
-  std::string endpoint;   // "192.168.1.7:7420", "[fe80::1%eth0]:7420"
-  std::string link_type;  // "wired", "wireless", "loopback", "other"
+  std::string endpoint;          // "tls:192.168.1.7:7420"
+  std::string interface;         // "eth0"
+  std::string link;              // "wired", "wifi", "other"
+  std::uint32_t speed_mbit = 0;  // 0: unknown
   friend bool operator==(const NodeAddress&, const NodeAddress&) = default;
 };
 
 // What a node tells of itself. Unknown figures are unset, never 0.
 struct NodeFacts {
-  std::string version;  // of salvage
+  std::string version;   // of salvage
+  std::string instance;  // random, one a process
   std::string llama_pin;
   std::string kernel_fingerprint;
   std::uint32_t wire_version_min = 0;
   std::uint32_t wire_version = 0;
-  std::string processor;
-  std::uint32_t core_count = 0;
+  std::string cpu;
+  std::string system;
+  std::uint32_t cores = 0;
   std::optional<std::uint64_t> memory_total_bytes;
-  std::optional<std::uint64_t> memory_free_bytes;
+  std::optional<std::uint64_t> memory_available_bytes;
   std::optional<std::uint64_t> disk_free_bytes;
-  std::vector<NodeAddress> addresses;
+  std::vector<NodeAddress> addresses;  // best first
   friend bool operator==(const NodeFacts&, const NodeFacts&) = default;
 };
 
@@ -86,7 +90,7 @@ struct ClusterView {
   std::vector<NodeId> removed;
 };
 
-enum class RefusalCode { kAlreadyConnected, kRemoved, kUnknown, kFull };
+enum class RefusalCode { kAlreadyConnected, kRemoved, kUnknown };
 std::string_view refusal_code_name(RefusalCode code);  // "already_connected", ...
 
 // --- actions, to be carried out in order ---
@@ -124,6 +128,7 @@ struct NodeOnline {  // for the deployments
 struct NodeLost {  // for the deployments: online before, now not
   NodeId node;
   std::string reason;
+  bool for_good = false;  // left or removed: nobody waits for it
 };
 using MembershipAction = std::variant<AcceptLink, RefuseLink, CloseLink, SendPing, PublishView,
                                       PersistMember, ForgetMember, NodeOnline, NodeLost>;
@@ -140,7 +145,7 @@ struct Newcomer {
 struct MembershipStart {
   // The coordinator's own node, if it needs no link: always online. Empty: none such.
   std::optional<Newcomer> local;
-  std::uint64_t view_version = 1;  // of the first view; above all that were published before
+  std::uint64_t view_version = 1;  // every view's is above it; not below any published before
   std::vector<Member> members;     // as they were persisted; their state is read only for kLeft
   std::vector<NodeId> removed;
 };
@@ -197,7 +202,7 @@ class Membership {
     // A second link that waits until the first has answered a probe, or has not.
     struct Pending {
       LinkId link;
-      Newcomer newcomer;
+      NodeFacts facts;
       std::uint64_t nonce = 0;
       std::uint32_t ticks = 0;
     };
@@ -205,12 +210,17 @@ class Membership {
   };
 
   Entry* entry_of(LinkId link);
+  bool is_local(const Entry& entry) const { return entry.member.node == local_; }
   std::string free_name(std::string_view wanted, const NodeId& owner) const;
-  void accept(Entry& entry, LinkId link, Newcomer newcomer, MembershipActions& actions);
+  void accept(Entry& entry, LinkId link, NodeFacts facts, MembershipActions& actions);
   void lose(Entry& entry, MemberState state, std::string reason, MembershipActions& actions);
-  void replace_link(Entry& entry, std::string reason, MembershipActions& actions);
-  void tick_entry(Entry& entry, bool late, MembershipActions& actions);
-  Result<Entry*> changeable(const NodeId& node);
+  void close(Entry& entry, std::string reason, MembershipActions& actions);
+  void settle_pending(Entry& entry, std::string reason, MembershipActions& actions);
+  void refuse_pending(Entry& entry, RefusalCode code, MembershipActions& actions);
+  void tick_link(Entry& entry, bool late, MembershipActions& actions);
+  void forget_ephemeral(MembershipActions& actions);
+  MembershipActions change_facts(Entry& entry, NodeFacts facts);
+  Result<Entry*> departing(const NodeId& node);
   void publish(MembershipActions& actions);
 
   std::map<NodeId, Entry> entries_;

@@ -82,7 +82,7 @@ struct SourceRow {
   friend bool operator==(const SourceRow&, const SourceRow&) = default;
 };
 
-// A piece that this node has on disk.
+// A piece that this node has on disk; the same one may lie in several files.
 struct PieceRow {
   PieceDigest piece;
   ModelId model;
@@ -155,6 +155,7 @@ class StateDb {
   virtual Result<std::vector<PieceRow>> pieces() = 0;
   // All or none: a shard's pieces appear together.
   virtual Result<void> put_pieces(const std::vector<PieceRow>& pieces) = 0;
+  // Wherever they lay.
   virtual Result<void> forget_pieces(const std::vector<PieceDigest>& pieces) = 0;
   // All pieces of one file, when the file goes.
   virtual Result<void> forget_place(std::string_view place) = 0;

@@ -1,0 +1,62 @@
+#include "state/folder_lock.h"
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+namespace salvage::state {
+namespace {
+
+// "1234 up"; anything else, as in the moment before it is written, names nobody.
+std::string holder_text(int descriptor) {
+  std::array<char, 64> buffer{};
+  const ssize_t got = ::pread(descriptor, buffer.data(), buffer.size(), 0);
+  const std::string_view text(buffer.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+  long pid = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pid);
+  if (error != std::errc() || pid <= 0) return "another salvage";
+  std::string command;
+  for (const char letter : std::string_view(end, text.data() + text.size() - end)) {
+    if (letter >= 'a' && letter <= 'z') command += letter;
+  }
+  return fmt::format("another salvage {} (pid {})", command.empty() ? "process" : command, pid);
+}
+
+}  // namespace
+
+Result<FolderLock> FolderLock::take(const std::filesystem::path& file, const std::string& command) {
+  const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (descriptor < 0) {
+    return fail(errno == ENOSPC ? ErrorCode::kResourceExhausted : ErrorCode::kPermissionDenied,
+                fmt::format("cannot write {}: {}; give another folder with --data", file.native(),
+                            std::generic_category().message(errno)));
+  }
+  FolderLock lock(descriptor);
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} uses this state, {}; stop it, or give this one a folder of its own "
+                            "with --data",
+                            holder_text(descriptor), file.parent_path().native()));
+  }
+  const std::string text = fmt::format("{} {}\n", ::getpid(), command);
+  // Only for messages: a full disk must not keep us from running.
+  if (::ftruncate(descriptor, 0) == 0) (void)!::pwrite(descriptor, text.data(), text.size(), 0);
+  return lock;
+}
+
+FolderLock::FolderLock(FolderLock&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+FolderLock::~FolderLock() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+}  // namespace salvage::state
