@@ -3,7 +3,7 @@
 // One model that is loaded, or shall be, over several nodes: from the plan to the ready pipeline,
 // and back there after whatever fails. A pure state machine: events in, actions out; no clock
 // (tick() brings the time), no thread, no socket. One thread owns it and carries out the actions in
-// their order.
+// their order; an event that arises from one (a node that can't be told) waits until all are done.
 //
 //   unloaded -> planning -> fetching -> starting -> loading -> linking -> ready
 //                  ^                                                        |

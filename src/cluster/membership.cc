@@ -29,7 +29,7 @@ std::string refusal_message(RefusalCode code, const Member& member) {
 
 // What everybody must know about, unlike memory that changes from second to second.
 bool differs_for_others(NodeFacts a, const NodeFacts& b) {
-  a.memory_available_bytes = b.memory_available_bytes;
+  a.memory_free_bytes = b.memory_free_bytes;
   a.disk_free_bytes = b.disk_free_bytes;
   return a != b;
 }
@@ -70,7 +70,9 @@ std::string_view refusal_code_name(RefusalCode code) {
 }
 
 Membership::Membership(MembershipStart start)
-    : removed_(start.removed.begin(), start.removed.end()), view_version_(start.view_version) {
+    : removed_(start.removed.begin(), start.removed.end()),
+      self_(std::move(start.self)),
+      view_version_(start.view_version) {
   for (Member& member : start.members) {
     if (removed_.contains(member.node)) continue;
     if (member.state != MemberState::kLeft) {
@@ -82,11 +84,12 @@ Membership::Membership(MembershipStart start)
     entries_[node].member = std::move(member);
   }
   if (!start.local) return;
-  local_ = start.local->node;
-  Member& member = entries_[local_].member;
+  has_local_ = true;
+  self_ = start.local->node;
+  Member& member = entries_[self_].member;
   const std::string wanted = member.name.empty() ? start.local->name : member.name;
-  member.name = free_name(wanted, local_);
-  member.node = local_;
+  member.name = free_name(wanted, self_);
+  member.node = self_;
   member.state = MemberState::kOnline;
   member.reason.clear();
   member.facts = bounded(std::move(start.local->facts));
@@ -96,7 +99,7 @@ Result<Membership::Joined> Membership::join_accepted(Newcomer newcomer) {
   if (removed_.contains(newcomer.node)) {
     return fail(ErrorCode::kPermissionDenied, refusal_message(RefusalCode::kRemoved, {}));
   }
-  if (newcomer.node == local_) {
+  if (newcomer.node == self_) {
     return fail(ErrorCode::kInvalidArgument,
                 "this is the coordinator's own machine, or a copy of its identity");
   }
@@ -197,8 +200,8 @@ MembershipActions Membership::facts_changed(LinkId link, NodeFacts facts) {
 }
 
 MembershipActions Membership::local_facts_changed(NodeFacts facts) {
-  const auto found = entries_.find(local_);
-  if (found == entries_.end()) return {};
+  const auto found = entries_.find(self_);
+  if (!has_local_ || found == entries_.end()) return {};
   return change_facts(found->second, std::move(facts));
 }
 
@@ -354,7 +357,7 @@ std::vector<NodeId> Membership::online() const {
     if (entry.member.state == MemberState::kOnline) members.push_back(&entry.member);
   }
   std::sort(members.begin(), members.end(), [this](const Member* a, const Member* b) {
-    return std::pair(a->node != local_, a->name) < std::pair(b->node != local_, b->name);
+    return std::pair(a->node != self_, a->name) < std::pair(b->node != self_, b->name);
   });
   std::vector<NodeId> nodes;
   for (const Member* const member : members) nodes.push_back(member->node);
@@ -447,7 +450,7 @@ Result<Membership::Entry*> Membership::departing(const NodeId& node) {
   if (found == entries_.end()) {
     return fail(ErrorCode::kNotFound, fmt::format("no member has the id {}", short_id(node)));
   }
-  if (is_local(found->second)) {
+  if (node == self_) {
     return fail(ErrorCode::kInvalidArgument,
                 "this is the coordinator's own machine; the cluster ends where it does");
   }

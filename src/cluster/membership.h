@@ -2,7 +2,8 @@
 
 // Who belongs to the cluster and who is there: the coordinator's list of members, their links and
 // their names. A pure state machine: events in, actions out; no clock, no thread, no socket. One
-// thread owns it and carries out the actions in their order.
+// thread owns it and carries out the actions in their order; an event that arises from one waits
+// until all are done.
 //
 //  - A node is online while it has a live link. A link that ends, or that leaves kUnansweredMax
 //    pings in a row unanswered, makes it lost (cluster/liveness.h).
@@ -50,8 +51,8 @@ std::string_view member_state_name(MemberState state);  // "online", ...
 // One way to reach a node.
 struct NodeAddress {
   std::string endpoint;          // "tls:192.168.1.7:7420"
+  std::string link_type;         // "wired", "wifi", "other"
   std::string interface;         // "eth0"
-  std::string link;              // "wired", "wifi", "other"
   std::uint32_t speed_mbit = 0;  // 0: unknown
   friend bool operator==(const NodeAddress&, const NodeAddress&) = default;
 };
@@ -64,11 +65,11 @@ struct NodeFacts {
   std::string kernel_fingerprint;
   std::uint32_t wire_version_min = 0;
   std::uint32_t wire_version = 0;
-  std::string cpu;
+  std::string processor;
   std::string system;
-  std::uint32_t cores = 0;
+  std::uint32_t core_count = 0;
   std::optional<std::uint64_t> memory_total_bytes;
-  std::optional<std::uint64_t> memory_available_bytes;
+  std::optional<std::uint64_t> memory_free_bytes;  // what can be used without swapping
   std::optional<std::uint64_t> disk_free_bytes;
   std::vector<NodeAddress> addresses;  // best first
   friend bool operator==(const NodeFacts&, const NodeFacts&) = default;
@@ -143,7 +144,9 @@ struct Newcomer {
 };
 
 struct MembershipStart {
-  // The coordinator's own node, if it needs no link: always online. Empty: none such.
+  // The coordinator's own node: it comes first and can neither leave nor be removed.
+  NodeId self;
+  // The same, if it needs no link: always online. Unset: it links like every other.
   std::optional<Newcomer> local;
   std::uint64_t view_version = 1;  // every view's is above it; not below any published before
   std::vector<Member> members;     // as they were persisted; their state is read only for kLeft
@@ -176,7 +179,7 @@ class Membership {
   MembershipActions tick(TimePoint now);
 
   // By the node itself or by a user. `not_found` for nodes that are no members;
-  // `invalid_argument` for the local node.
+  // `invalid_argument` for the coordinator's own.
   Result<MembershipActions> leave(const NodeId& node);
   Result<MembershipActions> remove(const NodeId& node);
   // The name becomes `wanted`, or `wanted`-2, ... if that is taken.
@@ -187,7 +190,7 @@ class Membership {
   // By name, by id, or by the beginning of one; `not_found` and `invalid_argument` (several) say
   // which there are.
   Result<NodeId> resolve(std::string_view name_or_id) const;
-  std::vector<NodeId> online() const;  // local first, then by name
+  std::vector<NodeId> online() const;  // the coordinator's own first, then by name
   bool is_removed(const NodeId& node) const { return removed_.contains(node); }
   // May the holder of this key be let in on any port?
   bool is_member(const NodeId& node) const;
@@ -210,7 +213,7 @@ class Membership {
   };
 
   Entry* entry_of(LinkId link);
-  bool is_local(const Entry& entry) const { return entry.member.node == local_; }
+  bool is_local(const Entry& entry) const { return has_local_ && entry.member.node == self_; }
   std::string free_name(std::string_view wanted, const NodeId& owner) const;
   void accept(Entry& entry, LinkId link, NodeFacts facts, MembershipActions& actions);
   void lose(Entry& entry, MemberState state, std::string reason, MembershipActions& actions);
@@ -226,7 +229,8 @@ class Membership {
   std::map<NodeId, Entry> entries_;
   std::map<LinkId, NodeId> links_;  // current and pending ones
   std::set<NodeId> removed_;
-  NodeId local_;
+  NodeId self_;
+  bool has_local_ = false;
   std::uint64_t view_version_;
   std::optional<TimePoint> last_tick_;
 };

@@ -323,10 +323,10 @@ TEST_F(MembershipTest, only_what_concerns_others_is_published) {
   join('b');
   (void)link('b', 1);
   NodeFacts facts = newcomer('b').facts;
-  facts.memory_available_bytes = 5;
+  facts.memory_free_bytes = 5;
   facts.disk_free_bytes = 7;
   EXPECT_TRUE(members_.facts_changed(LinkId{1}, facts).empty());
-  EXPECT_EQ(members_.find(id_of('b'))->facts.memory_available_bytes, 5);
+  EXPECT_EQ(members_.find(id_of('b'))->facts.memory_free_bytes, 5);
   facts.addresses = {{.endpoint = "tls:198.18.0.99:7420"}};
   EXPECT_EQ(all<PublishView>(members_.facts_changed(LinkId{1}, facts)).size(), 1);
   facts.addresses.resize(1000);
@@ -346,6 +346,20 @@ TEST_F(MembershipTest, the_number_of_members_is_bounded) {
   const auto one_more = members_.join_accepted(newcomer('z'));
   ASSERT_FALSE(one_more);
   EXPECT_EQ(one_more.error().code(), ErrorCode::kResourceExhausted);
+}
+
+TEST(MembershipStart, the_coordinator_s_own_node_may_link_like_the_others) {
+  Membership members(
+      {.self = id_of('b'),
+       .view_version = 1,
+       .members = {{.node = id_of('b'), .name = "zz"}, {.node = id_of('c'), .name = "aa"}}});
+  EXPECT_TRUE(members.online().empty());
+  EXPECT_EQ(all<AcceptLink>(members.link_up(LinkId{1}, newcomer('c'))).size(), 1);
+  EXPECT_EQ(all<AcceptLink>(members.link_up(LinkId{2}, newcomer('b'))).size(), 1);
+  EXPECT_EQ(members.online(), (std::vector<NodeId>{id_of('b'), id_of('c')}));
+  EXPECT_FALSE(members.remove(id_of('b')));
+  EXPECT_FALSE(members.leave(id_of('b')));
+  EXPECT_TRUE(members.local_facts_changed({.version = "9"}).empty());
 }
 
 TEST(MembershipStart, what_was_persisted_is_there_and_offline) {
