@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "wire/control_fields.h"
+#include "wire/cluster_fields.h"
 
 using namespace salvage::wire;
 
@@ -11,8 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 1) return 0;
   const auto body = std::as_bytes(std::span(data, size)).subspan(1);
   int index = 0;
-  visit_control_messages([&]<typename Message>(Of<Message>) {
-    if (index++ != data[0] % 12) return;
+  visit_all_messages([&]<typename Message>(Of<Message>) {
+    if (index++ != data[0] % 26) return;
     const auto message = decode_control<Message>(body);
     if (!message) return;
     if (describe(*message).empty()) std::abort();

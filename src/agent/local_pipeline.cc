@@ -8,8 +8,10 @@
 #include <fmt/format.h>
 
 #include "agent/load_options.h"
+#include "agent/worker_secret.h"
 #include "base/random.h"
 #include "pipeline/handshake.h"
+#include "pipeline/scheduler_limits.h"
 
 namespace salvage::agent {
 namespace {
@@ -79,6 +81,8 @@ Result<void> LocalPipeline::launch(const LocalPipelineOptions& options) {
                                         .endpoint = socket_path(index),
                                         .stage_index = index,
                                         .hello = hello(options, wire::LinkRole::kControl),
+                                        .secret = encode_worker_secret({.token = token_}),
+                                        .arguments = {},
                                         .progress = options.progress},
                                        transport_, clock_));
     workers_.push_back(std::move(worker));
@@ -105,23 +109,20 @@ wire::LoadStage LocalPipeline::load_order(const LocalPipelineOptions& options,
 
 pipeline::SchedulerLimits LocalPipeline::limits_for(const LocalPipelineOptions& options) const {
   const engine::StageOptions& stage = options.stages.front();
-  const auto count = static_cast<std::uint32_t>(options.stages.size());
-  pipeline::SchedulerLimits limits;
-  limits.stage_count = count;
-  limits.sequence_count = stage.sequence_count_max;
-  limits.context_per_sequence = stage.context_per_sequence;
-  limits.rows_max = stage.rows_max;
-  limits.logit_rows_max = stage.logit_rows_max;
-  limits.in_flight_max =
-      2 * count + 1;  // one in work and one waiting at every stage, one on its way
+  std::vector<pipeline::StageAbility> abilities;
+  for (const LoadedStage& loaded : stages_) {
+    abilities.push_back({loaded.facts.can_trim, loaded.facts.rows_exact_max});
+  }
+  pipeline::SchedulerLimits limits =
+      pipeline::scheduler_limits({.stage_count = static_cast<std::uint32_t>(options.stages.size()),
+                                  .sequence_count = stage.sequence_count_max,
+                                  .context_per_sequence = stage.context_per_sequence,
+                                  .rows_max = stage.rows_max,
+                                  .logit_rows_max = stage.logit_rows_max,
+                                  .exact = stage.exact},
+                                 abilities);
   limits.chunk_rows = options.chunk_rows;
   limits.reuse_prefix = options.reuse_prefix;
-  for (const LoadedStage& loaded : stages_) {
-    limits.can_trim = limits.can_trim && loaded.facts.can_trim;
-    if (loaded.facts.rows_exact_max != 0 && stage.exact) {
-      limits.rows_max = std::min(limits.rows_max, loaded.facts.rows_exact_max);
-    }
-  }
   return limits;
 }
 

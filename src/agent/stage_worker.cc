@@ -13,11 +13,12 @@
 #include "base/bounded_queue.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "base/stop.h"
 #include "base/system_info.h"
 #include "pipeline/control_link.h"
+#include "pipeline/door.h"
 #include "pipeline/handshake.h"
 #include "pipeline/stage_server.h"
+#include "wire/cluster.h"
 
 namespace salvage::agent {
 namespace {
@@ -25,17 +26,24 @@ namespace {
 using std::chrono::seconds;
 
 constexpr Logger kLog("worker");
-// A peer on this machine introduces itself in microseconds; whoever takes longer is not one.
-constexpr auto kHelloTime = seconds(1);
+// A peer introduces itself in milliseconds, also over a slow link with TLS.
+constexpr auto kHelloTime = seconds(5);
 // Orders to load go out to all stages at once; the one before us waits for ours at most so long.
 constexpr auto kAssignTime = seconds(10);
 // The previous stage loads at the same time as we do and connects when it is done.
 constexpr auto kUpstreamTime = seconds(600);
 constexpr auto kDialTime = seconds(10);
-// Peers that introduce themselves at the same time: control, data, and a few who do not belong.
-constexpr std::size_t kHandshakesMax = 8;
 
 using ConnectionPtr = std::unique_ptr<transport::Connection>;
+
+Result<std::vector<transport::Endpoint>> next_endpoints(const wire::LoadStage& load) {
+  std::vector<transport::Endpoint> endpoints;
+  ASSIGN_OR_RETURN(endpoints.emplace_back(), transport::parse_endpoint(load.next_endpoint));
+  for (const std::string& text : load.next_endpoints) {
+    ASSIGN_OR_RETURN(endpoints.emplace_back(), transport::parse_endpoint(text));
+  }
+  return endpoints;
+}
 
 class Worker {
  public:
@@ -46,10 +54,15 @@ class Worker {
   Result<void> run();
 
  private:
-  void accept_loop();
-  void introduce(ConnectionPtr connection);
-  pipeline::Terms terms_for(const wire::Hello& hello);
+  void admit(ConnectionPtr connection, const wire::Hello& hello);
+  pipeline::Terms terms_for(const wire::Hello& hello, const transport::Connection& connection);
+  Result<void> check_peer(const wire::Hello& hello, const transport::Connection& connection) const
+      REQUIRES(mutex_);
+  Result<void> open_door();
+  Result<std::unique_ptr<transport::Listener>> listen_on_first_free(
+      const std::vector<transport::Endpoint>& endpoints);
   Result<void> control_loop();
+  wire::StageListening listening() const;
   Result<void> on_control(const transport::IncomingFrame& frame, bool& leave);
   Result<void> start_stage(const wire::LoadStage& load);
   void stage_thread(wire::LoadStage load);
@@ -67,11 +80,8 @@ class Worker {
   const engine::StageEngineFactory& make_engine_;
   const Clock& clock_;
 
-  std::unique_ptr<transport::Listener> listener_;
   BoundedQueue<ConnectionPtr> controls_{1};
   BoundedQueue<ConnectionPtr> upstreams_{1};
-  BoundedQueue<int> handshakes_{kHandshakesMax};  // one item a running handshake
-  Gate gate_;
 
   ConnectionPtr control_;
   std::optional<pipeline::ControlLink> link_;
@@ -80,18 +90,21 @@ class Worker {
   Mutex mutex_;
   wire::LocalVersion version_ GUARDED_BY(mutex_);
   std::uint32_t credits_ GUARDED_BY(mutex_) = 0;  // 0: no stage is loaded, no data link is let in
-  Condition assigned_;                            // credits_ or leaving_ changed
+  NodeId upstream_node_ GUARDED_BY(mutex_);
+  Condition assigned_;  // credits_ or leaving_ changed
   pipeline::StageServer* server_ GUARDED_BY(mutex_) = nullptr;
   bool leaving_ GUARDED_BY(mutex_) = false;
+
+  std::unique_ptr<pipeline::Door> door_;  // first to go: its callbacks use the rest
 };
 
 Result<void> Worker::run() {
   {
     MutexLock lock(mutex_);
-    version_ = {options_.llama_pin, options_.auth_token, PlanEpoch{0}};
+    version_ = {options_.llama_pin, options_.auth_token, PlanEpoch{0}, options_.wire_version,
+                false};
   }
-  ASSIGN_OR_RETURN(listener_, transport_.listen(options_.listen));
-  std::thread acceptor([this] { accept_loop(); });
+  RETURN_IF_ERROR(open_door());
   const Result<void> done = control_loop();
   {
     MutexLock lock(mutex_);
@@ -101,47 +114,67 @@ Result<void> Worker::run() {
   assigned_.notify_all();
   controls_.close();
   upstreams_.close();
-  handshakes_.close();
-  listener_->shutdown();
-  acceptor.join();
-  gate_.close();
+  door_.reset();
   if (stage_thread_.joinable()) stage_thread_.join();
   return done;
 }
 
-void Worker::accept_loop() {
-  for (;;) {
-    auto connection = listener_->accept();
-    if (!connection || !handshakes_.push(0)) return;
-    auto pass = gate_.enter();
-    if (!pass) return;
-    // Detached, but inside the gate: run() waits for it before the worker goes.
-    std::thread([this, peer = std::move(*connection), inside = std::move(*pass)]() mutable {
-      introduce(std::move(peer));
-      (void)handshakes_.try_pop();
-    }).detach();
+Result<void> Worker::open_door() {
+  std::vector<std::unique_ptr<transport::Listener>> listeners;
+  ASSIGN_OR_RETURN(listeners.emplace_back(), transport_.listen(options_.listen));
+  if (!options_.listen_remote.empty()) {
+    ASSIGN_OR_RETURN(listeners.emplace_back(), listen_on_first_free(options_.listen_remote));
   }
+  door_ = std::make_unique<pipeline::Door>(
+      std::move(listeners), pipeline::DoorOptions{.hello_time = kHelloTime},
+      [this](const wire::Hello& hello, const transport::Connection& connection) {
+        return terms_for(hello, connection);
+      },
+      [this](ConnectionPtr connection, const wire::Hello& hello) {
+        admit(std::move(connection), hello);
+      },
+      clock_);
+  return {};
 }
 
-void Worker::introduce(ConnectionPtr connection) {
-  const auto hello = pipeline::welcome(
-      *connection, [this](const wire::Hello& peer) { return terms_for(peer); }, in(kHelloTime));
-  if (!hello) {
-    kLog.warn("peer_refused", {{"peer", connection->peer()}, {"why", hello.error().message()}});
-    return;
+Result<std::unique_ptr<transport::Listener>> Worker::listen_on_first_free(
+    const std::vector<transport::Endpoint>& endpoints) {
+  Error last(ErrorCode::kUnavailable, "no port to listen on was named");
+  for (const transport::Endpoint& endpoint : endpoints) {
+    auto listener = transport_.listen(endpoint);
+    if (listener) return listener;
+    last = std::move(listener).error();
   }
-  auto& queue = hello->role == wire::LinkRole::kControl ? controls_ : upstreams_;
+  return fail(std::move(last));
+}
+
+void Worker::admit(ConnectionPtr connection, const wire::Hello& hello) {
+  auto& queue = hello.role == wire::LinkRole::kControl ? controls_ : upstreams_;
   (void)queue.try_push(connection);  // A second control or data link is simply closed.
 }
 
 // The stage before us may be ready to connect before we were told what to load: let it wait.
-pipeline::Terms Worker::terms_for(const wire::Hello& hello) {
+pipeline::Terms Worker::terms_for(const wire::Hello& hello,
+                                  const transport::Connection& connection) {
   const TimePoint deadline = in(kAssignTime);
   MutexLock lock(mutex_);
   while (hello.role == wire::LinkRole::kData && credits_ == 0 && !leaving_) {
     if (!assigned_.wait_until(mutex_, deadline)) break;
   }
-  return {version_, credits_};
+  return {version_, credits_, check_peer(hello, connection)};
+}
+
+Result<void> Worker::check_peer(const wire::Hello& hello,
+                                const transport::Connection& connection) const {
+  const transport::PeerIdentity* peer = connection.identity();
+  const bool data = hello.role == wire::LinkRole::kData;
+  if (!data && (hello.role != wire::LinkRole::kControl || peer != nullptr)) {
+    return fail(ErrorCode::kPermissionDenied, "a stage worker takes no such link");
+  }
+  if (data && (peer == nullptr ? NodeId{} : peer->node) != upstream_node_) {
+    return fail(ErrorCode::kPermissionDenied, "this is not the node of the stage before");
+  }
+  return {};
 }
 
 Result<void> Worker::control_loop() {
@@ -150,12 +183,26 @@ Result<void> Worker::control_loop() {
   controls_.close();  // A second control link is closed as soon as it has introduced itself.
   control_ = std::move(*first);
   link_.emplace(*control_);
+  RETURN_IF_ERROR(link_->send(listening()));
   bool leave = false;
   while (!leave) {
     ASSIGN_OR_RETURN(const transport::IncomingFrame* frame, link_->receive());
     RETURN_IF_ERROR(on_control(*frame, leave));
   }
   return {};
+}
+
+wire::StageListening Worker::listening() const {
+  wire::StageListening listening;
+  for (const transport::Endpoint& endpoint : door_->endpoints()) {
+    const std::string text = transport::to_string(endpoint);
+    if (transport::is_tls(endpoint.kind)) {
+      listening.endpoints.push_back(text);
+    } else {
+      listening.local_endpoint = text;
+    }
+  }
+  return listening;
 }
 
 Result<void> Worker::on_control(const transport::IncomingFrame& frame, bool& leave) {
@@ -199,6 +246,7 @@ Result<void> Worker::start_stage(const wire::LoadStage& load) {
     MutexLock lock(mutex_);
     version_.epoch = PlanEpoch{load.epoch};
     credits_ = load.credits;
+    upstream_node_ = NodeId{load.upstream_node};
   }
   assigned_.notify_all();
   stage_thread_ = std::thread([this, load] { stage_thread(load); });
@@ -221,16 +269,16 @@ void Worker::stage_thread(wire::LoadStage load) {
 Result<void> Worker::load_and_serve(const wire::LoadStage& load_stage) {
   ASSIGN_OR_RETURN(const auto engine, load(load_stage));
   ASSIGN_OR_RETURN(const wire::StageLoaded loaded, check(load_stage, *engine));
-  ASSIGN_OR_RETURN(const transport::Endpoint next,
-                   transport::parse_endpoint(load_stage.next_endpoint));
-  const wire::Hello hello{.llama_pin = options_.llama_pin,
+  ASSIGN_OR_RETURN(const auto next, next_endpoints(load_stage));
+  const wire::Hello hello{.wire_version = options_.wire_version,
+                          .llama_pin = options_.llama_pin,
                           .kernel_fingerprint = options_.kernel_fingerprint,
                           .role = wire::LinkRole::kData,
                           .epoch = load_stage.epoch,
                           .stage_index = load_stage.stage_index,
                           .auth_token = options_.auth_token};
   ASSIGN_OR_RETURN(pipeline::DialedLink downstream,
-                   pipeline::dial(transport_, next, hello, in(kDialTime)));
+                   pipeline::dial_any(transport_, next, hello, in(kDialTime)));
   RETURN_IF_ERROR(link_->send(loaded));
   ASSIGN_OR_RETURN(const ConnectionPtr upstream, wait_for_upstream());
   return fail(serve(load_stage, *engine, *upstream, downstream));

@@ -37,10 +37,10 @@ WorkerLink::WorkerLink(Child child, const WorkerStart& start, const Clock& clock
 Result<std::unique_ptr<WorkerLink>> WorkerLink::start(const WorkerStart& start,
                                                       transport::Transport& transport,
                                                       const Clock& clock) {
-  ASSIGN_OR_RETURN(
-      Child child,
-      Child::spawn({.arguments = {start.executable, "stage", "--listen", start.endpoint},
-                    .secret_line = start.hello.auth_token}));
+  std::vector<std::string> arguments{start.executable, "stage", "--listen", start.endpoint};
+  arguments.insert(arguments.end(), start.arguments.begin(), start.arguments.end());
+  ASSIGN_OR_RETURN(Child child,
+                   Child::spawn({.arguments = arguments, .secret_line = start.secret}));
   std::unique_ptr<WorkerLink> worker(new WorkerLink(std::move(child), start, clock));
   RETURN_IF_ERROR(worker->connect(start, transport));
   worker->reader_ = std::thread([link = worker.get()] { link->read_loop(); });
@@ -89,6 +89,7 @@ void WorkerLink::read_loop() {
       (void)outcome_.push(fail(taken.error()), clock_.now());
       outcome_.close();
       stats_.close();
+      listening_.close();
       return;
     }
   }
@@ -121,6 +122,11 @@ Result<void> WorkerLink::take(const transport::IncomingFrame& frame) {
       if (!failure_) failure_ = error;
       return {};
     }
+    case wire::FrameType::kStageListening: {
+      ASSIGN_OR_RETURN(auto said, wire::decode_control<wire::StageListening>(frame.body));
+      (void)listening_.push(std::move(said), clock_.now());
+      return {};
+    }
     case wire::FrameType::kStats: {
       ASSIGN_OR_RETURN(auto stats, wire::decode_control<wire::Stats>(frame.body));
       (void)stats_.push(stats, clock_.now());
@@ -129,6 +135,11 @@ Result<void> WorkerLink::take(const transport::IncomingFrame& frame) {
     default:
       return fail(ErrorCode::kCorrupt, "an unexpected frame on the control link");
   }
+}
+
+Result<wire::StageListening> WorkerLink::listening(TimePoint deadline) {
+  if (auto said = listening_.pop(deadline)) return std::move(*said);
+  return fail(ErrorCode::kUnavailable, fmt::format("stage {} is gone", stage_index_));
 }
 
 Result<wire::StageLoaded> WorkerLink::loaded(TimePoint deadline) {

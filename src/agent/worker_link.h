@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/bounded_queue.h"
 #include "base/clock.h"
@@ -19,7 +20,7 @@
 #include "pipeline/control_link.h"
 #include "pipeline/handshake.h"
 #include "transport/transport.h"
-#include "wire/control.h"
+#include "wire/cluster.h"
 
 namespace salvage::agent {
 
@@ -31,7 +32,10 @@ struct WorkerStart {
   std::string executable;
   std::string endpoint;  // where the worker shall listen
   std::uint32_t stage_index = 0;
-  wire::Hello hello;  // its auth_token goes to the child's standard input
+  wire::Hello hello;
+  // For the child's standard input: what authenticates its links (agent/worker_secret.h).
+  std::string secret;
+  std::vector<std::string> arguments;  // more of them
   StageProgress progress;
 };
 
@@ -46,6 +50,8 @@ class WorkerLink {
   WorkerLink& operator=(const WorkerLink&) = delete;
 
   Result<void> load(const wire::LoadStage& order) { return link_->send(order); }
+  // Where the worker listens; waits until it has said so.
+  Result<wire::StageListening> listening(TimePoint deadline);
   // Waits for the outcome of load(): what was loaded, or why not.
   Result<wire::StageLoaded> loaded(TimePoint deadline);
   Result<wire::Stats> stats(bool reset, TimePoint deadline);
@@ -77,6 +83,7 @@ class WorkerLink {
   std::thread reader_;
   BoundedQueue<Result<wire::StageLoaded>> outcome_{1};
   BoundedQueue<wire::Stats> stats_{1};
+  BoundedQueue<wire::StageListening> listening_{1};
 
   Mutex mutex_;
   Child child_ GUARDED_BY(mutex_);

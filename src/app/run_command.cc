@@ -10,11 +10,11 @@
 
 #include "app/command.h"
 #include "app/format.h"
-#include "app/generation.h"
 #include "app/session.h"
 #include "app/words.h"
 #include "base/terminal.h"
 #include "base/utf8.h"
+#include "pipeline/generation.h"
 
 namespace salvage::app {
 namespace {
@@ -76,9 +76,9 @@ Result<std::string> read_prompt(const RunOptions& options) {
   return text;
 }
 
-Result<GenerationOptions> prepare(const Session& session, const RunOptions& options,
-                                  const std::string& text) {
-  GenerationOptions generation;
+Result<pipeline::GenerationOptions> prepare(const Session& session, const RunOptions& options,
+                                            const std::string& text) {
+  pipeline::GenerationOptions generation;
   generation.tokens_max = options.tokens_max;
   generation.sampling = options.sampling;
   const engine::Vocabulary& vocabulary = *session.text().vocabulary;
@@ -118,12 +118,12 @@ Json stages_json(Session& session, const std::vector<wire::Stats>& stats) {
   return stages;
 }
 
-void print_json(Session& session, const Generation& generation,
+void print_json(Session& session, const pipeline::Generation& generation,
                 const std::vector<wire::Stats>& stats) {
   const auto conditions = session.inexact_conditions();
   const Json json{{"text", generation.text},
                   {"token_ids", generation.tokens},
-                  {"finish_reason", finish_reason_name(generation.reason)},
+                  {"finish_reason", pipeline::finish_reason_name(generation.reason)},
                   {"prompt_tokens", generation.stats.prompt_tokens},
                   {"answer_tokens", generation.stats.answer_tokens},
                   {"ttft_ms", generation.stats.ttft_seconds * 1000},
@@ -138,8 +138,9 @@ void print_json(Session& session, const Generation& generation,
   std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << std::endl;
 }
 
-void print_statistics(const Session& session, const Generation& generation) {
-  const std::string finish = words("finish." + std::string(finish_reason_name(generation.reason)));
+void print_statistics(const Session& session, const pipeline::Generation& generation) {
+  const std::string finish =
+      words("finish." + std::string(pipeline::finish_reason_name(generation.reason)));
   std::cerr << words("run.statistics", generation.stats.prompt_tokens,
                      generation.stats.answer_tokens, finish,
                      format_seconds(generation.stats.ttft_seconds),
@@ -155,7 +156,8 @@ void print_statistics(const Session& session, const Generation& generation) {
 Result<void> run(const RunOptions& options, const StopToken& stop) {
   ASSIGN_OR_RETURN(const std::string text, read_prompt(options));
   ASSIGN_OR_RETURN(const auto session, Session::open(options.session, stop));
-  ASSIGN_OR_RETURN(const GenerationOptions generation_options, prepare(*session, options, text));
+  ASSIGN_OR_RETURN(const pipeline::GenerationOptions generation_options,
+                   prepare(*session, options, text));
   const bool talk = !options.session.quiet && !options.json;
   if (talk) {
     ASSIGN_OR_RETURN(const auto stats, session->pipeline().stats(false));
@@ -166,7 +168,9 @@ Result<void> run(const RunOptions& options, const StopToken& stop) {
     std::cout << part << std::flush;
     return static_cast<bool>(std::cout);
   };
-  ASSIGN_OR_RETURN(const Generation generation, generate(*session, generation_options, show, stop));
+  ASSIGN_OR_RETURN(const pipeline::Generation generation,
+                   pipeline::generate(session->pipeline().client(), session->text(),
+                                      generation_options, show, stop));
   if (!options.json) {
     std::cout << std::endl;
     if (talk) std::cerr << '\n';

@@ -24,7 +24,7 @@ namespace salvage {
 namespace {
 
 constexpr std::size_t kErrorsTailBytesMax = 4096;
-constexpr std::size_t kSecretBytesMax = 4096;
+constexpr std::size_t kSecretBytesMax = std::size_t{64} << 10;
 constexpr std::string_view kRunFolderPrefix = "salvage-run-";
 constexpr int kRunFolderAttempts = 10;
 // A socket's address has 107 bytes: ours add "/salvage-run-XXXXXX/stage-NN.sock" to the parent.

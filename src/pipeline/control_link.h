@@ -17,11 +17,12 @@ class ControlLink {
   explicit ControlLink(transport::Connection& connection) : connection_(connection) {}
 
   template <typename Message>
-  Result<void> send(const Message& message, TimePoint deadline = kNoDeadline) EXCLUDES(mutex_) {
+  Result<void> send(const Message& message, TimePoint deadline = kNoDeadline, PlanEpoch epoch = {})
+      EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     RETURN_IF_ERROR(wire::encode_control(message, body_));
     return connection_.send_frame(
-        {.type = Message::kType, .epoch = {}, .step = {}, .body = body_, .data = {}}, deadline);
+        {.type = Message::kType, .epoch = epoch, .step = {}, .body = body_, .data = {}}, deadline);
   }
 
   // The next frame; its body is valid until the next call. One thread only.

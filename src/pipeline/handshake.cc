@@ -11,7 +11,25 @@ Result<DialedLink> dial(transport::Transport& transport, const transport::Endpoi
   RETURN_IF_ERROR(link.send(hello, deadline));
   ASSIGN_OR_RETURN(const wire::HelloReply reply, link.expect<wire::HelloReply>(deadline));
   RETURN_IF_ERROR(wire::check_hello_reply(reply));
+  connection->set_wire_version(static_cast<std::uint16_t>(reply.wire_version));
   return DialedLink{std::move(connection), reply.initial_credits};
+}
+
+Result<DialedLink> dial_any(transport::Transport& transport,
+                            std::span<const transport::Endpoint> endpoints,
+                            const wire::Hello& hello, TimePoint deadline) {
+  std::string reasons;
+  for (std::size_t i = 0; i < endpoints.size(); ++i) {
+    // What is left is shared by those that are left: one dead address must not use up all of it.
+    const TimePoint now = SteadyClock().now();
+    const TimePoint turn = deadline == kNoDeadline
+                               ? deadline
+                               : now + (deadline - now) / static_cast<int>(endpoints.size() - i);
+    auto link = dial(transport, endpoints[i], hello, turn);
+    if (link || endpoints.size() == 1) return link;
+    reasons += (i == 0 ? "" : "; ") + link.error().message();
+  }
+  return fail(ErrorCode::kUnavailable, reasons.empty() ? "no address is known" : reasons);
 }
 
 Result<wire::Hello> welcome(transport::Connection& connection,
@@ -20,11 +38,17 @@ Result<wire::Hello> welcome(transport::Connection& connection,
   ControlLink link(connection);
   ASSIGN_OR_RETURN(wire::Hello hello, link.expect<wire::Hello>(deadline));
   const Terms ours = terms(hello);
-  const wire::HelloReply reply = wire::answer_hello(hello, ours.local, ours.initial_credits);
+  wire::HelloReply reply = wire::answer_hello(hello, ours.local, ours.initial_credits);
+  if (reply.accepted && !ours.allowed) {
+    reply.accepted = false;
+    reply.error_code = error_code_name(ours.allowed.error().code());
+    reply.error = ours.allowed.error().message();
+  }
   // `terms` may have used up the time for the Hello; a reply of some bytes never waits for its
   // peer.
   RETURN_IF_ERROR(link.send(reply));
   RETURN_IF_ERROR(wire::check_hello_reply(reply));
+  connection.set_wire_version(static_cast<std::uint16_t>(reply.wire_version));
   return hello;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -24,10 +25,17 @@ struct DialedLink {
 Result<DialedLink> dial(transport::Transport& transport, const transport::Endpoint& endpoint,
                         const wire::Hello& hello, TimePoint deadline);
 
+// The first of several addresses of the same machine that answers, each in its turn. Fails with
+// what each said.
+Result<DialedLink> dial_any(transport::Transport& transport,
+                            std::span<const transport::Endpoint> endpoints,
+                            const wire::Hello& hello, TimePoint deadline);
+
 // What a listener says to one Hello: who we are, and what a data link may send at once.
 struct Terms {
   wire::LocalVersion local;
   std::uint32_t initial_credits = 0;
+  Result<void> allowed = {};  // a failure is told to a peer that is otherwise in order
 };
 
 // Reads the Hello of an accepted connection, asks `terms` (which may wait until it knows), and

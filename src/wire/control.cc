@@ -1,6 +1,8 @@
 #include "wire/control.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <type_traits>
 
@@ -8,16 +10,21 @@
 #include <nlohmann/json.hpp>
 
 #include "base/utf8.h"
-#include "wire/control_fields.h"
+#include "wire/cluster_fields.h"
 
 namespace salvage::wire {
 namespace {
 
 using Json = nlohmann::json;
 
-std::string_view role_name(LinkRole role) {
-  return role == LinkRole::kControl ? "control" : "data";
-}
+constexpr LinkRole kRoles[] = {LinkRole::kControl, LinkRole::kData, LinkRole::kNode,
+                               LinkRole::kWeights, LinkRole::kJoin};
+
+// A struct with a list of fields of its own, inside of a message.
+template <typename Value>
+concept Record = requires {
+  visit_fields(Of<Value>{}, [](const char*, auto, FieldTraits) {});
+};
 
 // --- One field to CBOR's data model -------------------------------------------------------------
 
@@ -29,7 +36,19 @@ Json to_json(HiddenType type) {
   return hidden_type_name(type);
 }
 Json to_json(LinkRole role) {
-  return role_name(role);
+  return link_role_name(role);
+}
+template <Record Value>
+Json to_json(const std::vector<Value>& records) {
+  Json list = Json::array();
+  for (const Value& record : records) {
+    Json map = Json::object();
+    visit_fields(Of<Value>{}, [&](const char* key, auto member, FieldTraits) {
+      map[key] = to_json(record.*member);
+    });
+    list.push_back(std::move(map));
+  }
+  return list;
 }
 
 // --- and back: false if the value has another type or does not fit -------------------------------
@@ -62,7 +81,26 @@ bool from_json(const Json& json, std::string& value) {
   value = text;
   return true;
 }
-bool from_json(const Json& json, std::vector<std::uint32_t>& value) {
+bool from_json(const Json& json, HiddenType& value);
+bool from_json(const Json& json, LinkRole& value);
+template <typename Item>
+bool from_json(const Json& json, std::vector<Item>& value);
+template <Record Value>
+bool from_json(const Json& json, Value& record) {
+  if (!json.is_object()) return false;
+  bool good = true;
+  visit_fields(Of<Value>{}, [&](const char* key, auto member, FieldTraits traits) {
+    const auto found = json.find(key);
+    if (found == json.end()) {
+      good = good && !traits.required;
+    } else {
+      good = good && from_json(*found, record.*member);
+    }
+  });
+  return good;
+}
+template <typename Item>
+bool from_json(const Json& json, std::vector<Item>& value) {
   if (!json.is_array() || json.size() > kListItemsMax) return false;
   value.resize(json.size());
   for (std::size_t i = 0; i < value.size(); ++i) {
@@ -81,8 +119,11 @@ bool from_json(const Json& json, HiddenType& value) {
 bool from_json(const Json& json, LinkRole& value) {
   std::string name;
   if (!from_json(json, name)) return false;
-  value = name == role_name(LinkRole::kData) ? LinkRole::kData : LinkRole::kControl;
-  return name == role_name(value);
+  const auto found = std::find_if(std::begin(kRoles), std::end(kRoles),
+                                  [&](LinkRole role) { return link_role_name(role) == name; });
+  if (found == std::end(kRoles)) return false;
+  value = *found;
+  return true;
 }
 
 // --- Limits --------------------------------------------------------------------------------------
@@ -90,12 +131,24 @@ bool from_json(const Json& json, LinkRole& value) {
 bool too_long(const std::string& text) {
   return text.size() > kTextBytesMax;
 }
-bool too_long(const std::vector<std::uint32_t>& list) {
-  return list.size() > kListItemsMax;
-}
 template <typename Value>
 bool too_long(const Value&) {
   return false;
+}
+template <Record Value>
+bool too_long(const Value& record);
+template <typename Item>
+bool too_long(const std::vector<Item>& list) {
+  return list.size() > kListItemsMax ||
+         std::any_of(list.begin(), list.end(), [](const Item& item) { return too_long(item); });
+}
+template <Record Value>
+bool too_long(const Value& record) {
+  bool long_one = false;
+  visit_fields(Of<Value>{}, [&](const char*, auto member, FieldTraits) {
+    long_one = long_one || too_long(record.*member);
+  });
+  return long_one;
 }
 
 std::string cut_prose(const std::string& text) {
@@ -157,6 +210,22 @@ Result<Json> parse_map(std::span<const std::byte> body) {
 
 }  // namespace
 
+std::string_view link_role_name(LinkRole role) {
+  switch (role) {
+    case LinkRole::kControl:
+      return "control";
+    case LinkRole::kData:
+      return "data";
+    case LinkRole::kNode:
+      return "node";
+    case LinkRole::kWeights:
+      return "weights";
+    case LinkRole::kJoin:
+      return "join";
+  }
+  return {};
+}
+
 template <typename Message>
 Result<void> encode_control(const Message& message, std::vector<std::byte>& body) {
   Json map = Json::object();
@@ -178,6 +247,10 @@ Result<void> encode_control(const Message& message, std::vector<std::byte>& body
   }
   const std::vector<std::uint8_t> bytes = Json::to_cbor(map);
   const auto view = std::as_bytes(std::span(bytes));
+  if (view.size() > kControlBodyBytesMax) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: the body is too long", frame_type_name(Message::kType)));
+  }
   body.assign(view.begin(), view.end());
   return {};
 }
@@ -231,6 +304,20 @@ SALVAGE_INSTANTIATE(Pong)
 SALVAGE_INSTANTIATE(Progress)
 SALVAGE_INSTANTIATE(Unload)
 SALVAGE_INSTANTIATE(Shutdown)
+SALVAGE_INSTANTIATE(JoinRequest)
+SALVAGE_INSTANTIATE(JoinReply)
+SALVAGE_INSTANTIATE(NodeFacts)
+SALVAGE_INSTANTIATE(NodeStatus)
+SALVAGE_INSTANTIATE(ClusterView)
+SALVAGE_INSTANTIATE(MemberRequest)
+SALVAGE_INSTANTIATE(MemberReply)
+SALVAGE_INSTANTIATE(Inventory)
+SALVAGE_INSTANTIATE(FetchOrder)
+SALVAGE_INSTANTIATE(FetchProgress)
+SALVAGE_INSTANTIATE(StartStage)
+SALVAGE_INSTANTIATE(StageListening)
+SALVAGE_INSTANTIATE(BlobRequest)
+SALVAGE_INSTANTIATE(BlobReply)
 #undef SALVAGE_INSTANTIATE
 
 }  // namespace salvage::wire

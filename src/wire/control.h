@@ -19,7 +19,17 @@
 
 namespace salvage::wire {
 
-enum class LinkRole : std::uint8_t { kControl = 0, kData = 1 };
+// What a connection is for. Between machines each needs a member's certificate, but kJoin.
+enum class LinkRole : std::uint8_t {
+  kControl = 0,  // an agent to its stage worker
+  kData = 1,     // micro-batches and results
+  kNode = 2,     // an agent to its coordinator (wire/cluster.h)
+  kWeights = 3,  // pieces, to whoever has them (wire/blob.h)
+  kJoin = 4,     // a machine that wants to become a member
+};
+
+// "control", "data", "node", "weights", "join".
+std::string_view link_role_name(LinkRole role);
 
 // First frame on every connection, from the side that connected.
 struct Hello {
@@ -63,8 +73,12 @@ struct LoadStage {
   bool exact = false;
   bool self_check = true;
   std::string next_endpoint;  // where micro-batches, or the last stage's results, go
+  std::vector<std::string>
+      next_endpoints;  // more addresses of the same, best first; tried in order
   HiddenType hidden_type = HiddenType::kF32;  // of the outgoing link
   std::uint32_t credits = 0;                  // to grant to the stage before this one
+  // The only node that may open the data link; empty: somebody on this machine.
+  std::string upstream_node;
   friend bool operator==(const LoadStage&, const LoadStage&) = default;
 };
 
@@ -181,7 +195,9 @@ std::string describe(const Message& message);
 struct LocalVersion {
   std::string llama_pin;
   std::string auth_token;
-  PlanEpoch epoch;  // checked on data links only
+  PlanEpoch epoch;                            // checked on data links only
+  std::uint32_t wire_version = kWireVersion;  // the highest to speak; tests lower it
+  bool certificate_suffices = false;          // the link has proved who the peer is
 };
 
 // The answer that a listener owes to a Hello: versions and pin by name of both, token in constant

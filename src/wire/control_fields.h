@@ -61,8 +61,10 @@ void visit_fields(Of<LoadStage>, Visit&& visit) {
   visit("exact", &LoadStage::exact, kOptional);
   visit("self_check", &LoadStage::self_check, kOptional);
   visit("next_endpoint", &LoadStage::next_endpoint, kRequired);
+  visit("next_endpoints", &LoadStage::next_endpoints, kOptional);
   visit("hidden_type", &LoadStage::hidden_type, kRequired);
   visit("credits", &LoadStage::credits, kRequired);
+  visit("upstream_node", &LoadStage::upstream_node, kOptional);
 }
 
 template <typename Visit>

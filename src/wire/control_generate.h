@@ -5,10 +5,11 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/random.h"
-#include "wire/control_fields.h"
+#include "wire/cluster_fields.h"
 
 namespace salvage::wire {
 
@@ -29,15 +30,25 @@ inline void generate_field(Random& random, std::string& value) {
   value.resize(random.below(4) == 0 ? random.below(300) : random.below(12));
   for (char& c : value) c = static_cast<char>(random());
 }
-inline void generate_field(Random& random, std::vector<std::uint32_t>& value) {
-  value.resize(random.below(40));
-  for (auto& item : value) generate_field(random, item);
-}
 inline void generate_field(Random& random, HiddenType& value) {
   value = static_cast<HiddenType>(random.below(3));
 }
 inline void generate_field(Random& random, LinkRole& value) {
-  value = static_cast<LinkRole>(random.below(2));
+  value = static_cast<LinkRole>(random.below(5));
+}
+template <typename Item>
+void generate_field(Random& random, std::vector<Item>& value);
+template <typename Record>
+requires std::is_class_v<Record>
+void generate_field(Random& random, Record& record) {
+  visit_fields(Of<Record>{}, [&](const char*, auto member, FieldTraits) {
+    generate_field(random, record.*member);
+  });
+}
+template <typename Item>
+void generate_field(Random& random, std::vector<Item>& value) {
+  value.resize(random.below(std::is_class_v<Item> ? 4 : 40));
+  for (auto& item : value) generate_field(random, item);
 }
 
 template <typename Message>

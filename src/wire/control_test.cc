@@ -20,8 +20,11 @@ using Json = nlohmann::json;
 
 template <typename Message>
 class EachControlMessage : public testing::Test {};
-using Messages = testing::Types<Hello, HelloReply, LoadStage, StageLoaded, StageFailed,
-                                StatsRequest, Stats, Ping, Pong, Progress, Unload, Shutdown>;
+using Messages =
+    testing::Types<Hello, HelloReply, LoadStage, StageLoaded, StageFailed, StatsRequest, Stats,
+                   Ping, Pong, Progress, Unload, Shutdown, JoinRequest, JoinReply, NodeFacts,
+                   NodeStatus, ClusterView, MemberRequest, MemberReply, Inventory, FetchOrder,
+                   FetchProgress, StartStage, StageListening, BlobRequest, BlobReply>;
 TYPED_TEST_SUITE(EachControlMessage, Messages);
 
 std::vector<std::byte> cbor(const Json& json) {
@@ -159,7 +162,7 @@ TEST(Control, a_description_never_shows_the_token) {
   hello.llama_pin = "v0.4.0";
   hello.auth_token = "secret-secret";
   const std::string line = describe(hello);
-  EXPECT_THAT(line, HasSubstr("hello wire_version=1 wire_version_min=1 llama_pin=\"v0.4.0\""));
+  EXPECT_THAT(line, HasSubstr("hello wire_version=2 wire_version_min=1 llama_pin=\"v0.4.0\""));
   EXPECT_THAT(line, HasSubstr("auth_token=***"));
   EXPECT_THAT(line, Not(HasSubstr("secret")));
 }
@@ -211,7 +214,7 @@ TEST_F(Joining, other_versions_and_pins_are_refused_by_name_of_both) {
   EXPECT_THAT(refusal().message(), HasSubstr("llama.cpp v0.5.1, this program v0.4.0"));
   hello.wire_version = 9;
   hello.wire_version_min = 8;
-  EXPECT_THAT(refusal().message(), HasSubstr("wire versions 8 to 9, this program 1 to 1"));
+  EXPECT_THAT(refusal().message(), HasSubstr("wire versions 8 to 9, this program 1 to 2"));
 }
 
 TEST_F(Joining, a_newer_peer_that_still_speaks_ours_is_answered_in_ours) {
@@ -220,6 +223,22 @@ TEST_F(Joining, a_newer_peer_that_still_speaks_ours_is_answered_in_ours) {
   const HelloReply reply = answer_hello(hello, local, 1);
   EXPECT_TRUE(reply.accepted);
   EXPECT_EQ(reply.wire_version, kWireVersion);
+}
+
+TEST_F(Joining, the_version_before_is_answered_in_its_own) {
+  hello.wire_version = kWireVersionMin;
+  const HelloReply reply = answer_hello(hello, local, 1);
+  EXPECT_TRUE(reply.accepted);
+  EXPECT_EQ(reply.wire_version, kWireVersionMin);
+}
+
+TEST_F(Joining, a_certificate_stands_for_a_token_where_the_listener_says_so) {
+  hello.auth_token.clear();
+  hello.role = LinkRole::kNode;
+  local.certificate_suffices = true;
+  EXPECT_TRUE(answer_hello(hello, local, 1).accepted);
+  hello.llama_pin = "v9";
+  EXPECT_EQ(refusal().code(), ErrorCode::kUnsupported);
 }
 
 TEST_F(Joining, an_old_plan_epoch_is_refused_on_data_links_only) {

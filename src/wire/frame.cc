@@ -27,14 +27,13 @@ std::uint32_t header_check(std::span<const std::byte, kFrameHeaderBytes> bytes) 
 }
 
 Result<void> check_lengths(const FrameHeader& header) {
-  const bool data = is_data_frame(header.type);
-  const std::uint32_t body_max = data ? kDataBodyBytesMax : kControlBodyBytesMax;
+  const std::uint32_t body_max = body_bytes_max(header.type);
   if (header.body_bytes > body_max) {
     return fail(ErrorCode::kCorrupt,
                 fmt::format("{} frame announces a body of {} bytes, the limit is {}",
                             frame_type_name(header.type), header.body_bytes, body_max));
   }
-  const std::uint64_t data_max = data ? kDataBytesMax : 0;
+  const std::uint64_t data_max = data_bytes_max(header.type);
   if (header.data_bytes > data_max) {
     return fail(ErrorCode::kCorrupt,
                 fmt::format("{} frame announces {} bytes of data, the limit is {}",
@@ -71,6 +70,34 @@ std::string_view frame_type_name(FrameType type) {
       return "unload";
     case FrameType::kShutdown:
       return "shutdown";
+    case FrameType::kJoinRequest:
+      return "join_request";
+    case FrameType::kJoinReply:
+      return "join_reply";
+    case FrameType::kNodeFacts:
+      return "node_facts";
+    case FrameType::kNodeStatus:
+      return "node_status";
+    case FrameType::kClusterView:
+      return "cluster_view";
+    case FrameType::kMemberRequest:
+      return "member_request";
+    case FrameType::kMemberReply:
+      return "member_reply";
+    case FrameType::kInventory:
+      return "inventory";
+    case FrameType::kFetchOrder:
+      return "fetch_order";
+    case FrameType::kFetchProgress:
+      return "fetch_progress";
+    case FrameType::kStartStage:
+      return "start_stage";
+    case FrameType::kStageListening:
+      return "stage_listening";
+    case FrameType::kBlobRequest:
+      return "blob_request";
+    case FrameType::kBlobReply:
+      return "blob_reply";
     case FrameType::kMicroBatch:
       return "micro_batch";
     case FrameType::kStepResult:

@@ -19,7 +19,8 @@ namespace salvage::wire {
 
 // Version N speaks to N-1: it reads both and writes the lower of its own and its peer's (the Hello
 // says which). The header's layout never changes, so that any version can refuse any other by name.
-inline constexpr std::uint16_t kWireVersion = 1;
+// Version 2 added the cluster's messages and the fields of load_stage that lead to other machines.
+inline constexpr std::uint16_t kWireVersion = 2;
 inline constexpr std::uint16_t kWireVersionMin = 1;
 
 // "SLVG" in the order of the bytes on the wire.
@@ -40,10 +41,26 @@ enum class FrameType : std::uint8_t {
   kProgress = 10,
   kUnload = 11,
   kShutdown = 12,
+  // Between agents and their coordinator, CBOR body (wire/cluster.h).
+  kJoinRequest = 13,
+  kJoinReply = 14,
+  kNodeFacts = 15,
+  kNodeStatus = 16,
+  kClusterView = 17,
+  kMemberRequest = 18,
+  kMemberReply = 19,
+  kInventory = 20,
+  kFetchOrder = 21,
+  kFetchProgress = 22,
+  kStartStage = 23,
+  kStageListening = 24,
+  kBlobRequest = 25,
   // Data frames, fixed layout (wire/micro_batch.h, wire/step_result.h).
   kMicroBatch = 32,
   kStepResult = 33,
   kCredit = 34,
+  // CBOR body and data.
+  kBlobReply = 48,
 };
 
 // "hello", "micro_batch", ...; empty for a number that this version does not know.
@@ -51,11 +68,20 @@ std::string_view frame_type_name(FrameType type);
 
 // Data frames have a fixed layout and larger limits.
 constexpr bool is_data_frame(FrameType type) {
-  return static_cast<std::uint8_t>(type) >= 32;
+  return static_cast<std::uint8_t>(type) >= 32 && type != FrameType::kBlobReply;
+}
+constexpr std::uint32_t body_bytes_max(FrameType type) {
+  return is_data_frame(type) ? kDataBodyBytesMax : kControlBodyBytesMax;
+}
+// Of the data section; 0 for frames that have none.
+constexpr std::uint64_t data_bytes_max(FrameType type) {
+  if (type == FrameType::kBlobReply) return kBlobBytesMax;
+  return is_data_frame(type) ? kDataBytesMax : 0;
 }
 
 struct FrameHeader {
-  std::uint16_t version = kWireVersion;
+  // The lowest until a hello_reply has said more: whoever reads a hello may be older.
+  std::uint16_t version = kWireVersionMin;
   FrameType type = FrameType::kPing;
   std::uint8_t flags = 0;  // None is defined in version 1; a reader ignores them.
   PlanEpoch epoch;

@@ -50,13 +50,13 @@ TEST(FrameHeader, another_version_is_refused_by_name_of_both) {
     ASSERT_FALSE(decoded);
     EXPECT_EQ(decoded.error().code(), ErrorCode::kUnsupported);
     EXPECT_THAT(decoded.error().message(),
-                HasSubstr("wire version " + std::to_string(version) + ", this program 1 to 1"));
+                HasSubstr("wire version " + std::to_string(version) + ", this program 1 to 2"));
   }
 }
 
 TEST(FrameHeader, unknown_types_are_refused) {
   FrameHeader header = sample();
-  for (const int type : {0, 13, 31, 35, 255}) {
+  for (const int type : {0, 26, 31, 35, 47, 49, 255}) {
     header.type = static_cast<FrameType>(type);
     const auto decoded = decode_header(encode_header(header));
     ASSERT_FALSE(decoded);
@@ -83,6 +83,12 @@ TEST(FrameHeader, lengths_over_their_limits_are_refused) {
   header.body_bytes = 0;
   header.data_bytes = 1;
   EXPECT_FALSE(decode_header(encode_header(header))) << "control frames carry no data";
+
+  header.type = FrameType::kBlobReply;
+  header.data_bytes = kBlobBytesMax;
+  EXPECT_TRUE(decode_header(encode_header(header)));
+  header.data_bytes = kBlobBytesMax + 1;
+  EXPECT_FALSE(decode_header(encode_header(header)));
 }
 
 TEST(Payload, any_flipped_bit_is_found_and_body_and_data_are_one_stream) {

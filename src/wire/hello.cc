@@ -20,15 +20,15 @@ constexpr ErrorCode kAllCodes[] = {
 Result<void> check_hello(const Hello& hello, const LocalVersion& local) {
   const bool token_matches =
       !local.auth_token.empty() && equal_constant_time(hello.auth_token, local.auth_token);
-  if (!token_matches) {
+  if (!local.certificate_suffices && !token_matches) {
     return fail(ErrorCode::kUnauthenticated, "the peer's auth token is not this cluster's");
   }
-  if (hello.wire_version_min > kWireVersion || hello.wire_version < kWireVersionMin) {
-    return fail(
-        ErrorCode::kUnsupported,
-        fmt::format("the peer speaks wire versions {} to {}, this program {} to {}; "
-                    "upgrade the older one",
-                    hello.wire_version_min, hello.wire_version, kWireVersionMin, kWireVersion));
+  if (hello.wire_version_min > local.wire_version || hello.wire_version < kWireVersionMin) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("the peer speaks wire versions {} to {}, this program {} to {}; "
+                            "upgrade the older one",
+                            hello.wire_version_min, hello.wire_version, kWireVersionMin,
+                            local.wire_version));
   }
   if (hello.llama_pin != local.llama_pin) {
     return fail(ErrorCode::kUnsupported,
@@ -54,7 +54,7 @@ HelloReply answer_hello(const Hello& hello, const LocalVersion& local,
     return reply;
   }
   reply.accepted = true;
-  reply.wire_version = std::min<std::uint32_t>(hello.wire_version, kWireVersion);
+  reply.wire_version = std::min(hello.wire_version, local.wire_version);
   reply.initial_credits = initial_credits;
   return reply;
 }

@@ -28,6 +28,9 @@ inline constexpr std::uint32_t kControlBodyBytesMax = 1U << 20;
 // Raw tensor bytes of one frame. The receiver's plan bounds them much closer (rows x width).
 inline constexpr std::uint64_t kDataBytesMax = 4ULL << 30;
 
+// Bytes of a piece in one frame: small enough to share a link fairly, large enough for its rate.
+inline constexpr std::uint64_t kBlobBytesMax = 4ULL << 20;
+
 inline constexpr std::size_t kTextBytesMax = 4096;      // one string of a control message
 inline constexpr std::uint32_t kListItemsMax = 4096;    // one list of a control message
 inline constexpr std::uint32_t kControlDepthMax = 8;    // nesting of a control message

@@ -1,9 +1,9 @@
-#include "app/stop_filter.h"
+#include "pipeline/stop_filter.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace salvage::app {
+namespace salvage::pipeline {
 
 std::string StopFilter::push(std::string_view text) {
   if (stopped_) return "";
@@ -37,4 +37,4 @@ std::size_t StopFilter::held_back() const {
   return most;
 }
 
-}  // namespace salvage::app
+}  // namespace salvage::pipeline

@@ -1,17 +1,19 @@
 #pragma once
 
-// One answer from a session, as the commands want it: text in whole characters as it comes, then
-// what it cost. Blocks the calling thread until the answer ends.
+// One answer from a pipeline, as a person or a client wants it: text in whole characters as it
+// comes, then what it cost. Blocks the calling thread until the answer ends.
 
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "app/session.h"
+#include "base/result.h"
+#include "base/stop.h"
+#include "engine/text.h"
 #include "pipeline/pipeline_client.h"
 
-namespace salvage::app {
+namespace salvage::pipeline {
 
 struct GenerationOptions {
   std::vector<TokenId> prompt;
@@ -19,21 +21,24 @@ struct GenerationOptions {
   engine::SamplingOptions sampling;
   std::vector<std::string> stop;
   bool ignore_end = false;  // go on behind the model's end token: for measuring
+  bool hash_logits = false;  // of every row, prompt included; all of them travel then
 };
 
 struct Generation {
   std::string text;
   std::vector<TokenId> tokens;
-  pipeline::FinishReason reason = pipeline::FinishReason::kStop;
-  pipeline::RequestStats stats;
+  FinishReason reason = FinishReason::kStop;
+  RequestStats stats;
+  std::uint64_t logits_hash = 0;  // XXH3-64 over the rows' own hashes, by rising position
 
   double prefill_rate() const;  // tokens a second, 0 if unknown
   double decode_rate() const;
 };
 
 // `show` gets whole characters; false ends the answer (nobody reads it any more).
-Result<Generation> generate(Session& session, const GenerationOptions& options,
+Result<Generation> generate(PipelineClient& client, const engine::TextTools& text,
+                            const GenerationOptions& options,
                             const std::function<bool(std::string_view)>& show,
                             const StopToken& stop);
 
-}  // namespace salvage::app
+}  // namespace salvage::pipeline

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace salvage::app {
+namespace salvage::pipeline {
 
 class StopFilter {
  public:
@@ -27,4 +27,4 @@ class StopFilter {
   bool stopped_ = false;
 };
 
-}  // namespace salvage::app
+}  // namespace salvage::pipeline

@@ -1,11 +1,11 @@
 // Goal: a stop string never shows, nothing else is lost or held back for long. Method: texts pushed
 // in every possible pair of pieces.
 
-#include "app/stop_filter.h"
+#include "pipeline/stop_filter.h"
 
 #include <gtest/gtest.h>
 
-namespace salvage::app {
+namespace salvage::pipeline {
 namespace {
 
 TEST(StopFilter, without_stop_strings_passes_everything_at_once) {
@@ -65,4 +65,4 @@ TEST(StopFilter, characters_of_several_bytes_are_held_back_whole) {
 }
 
 }  // namespace
-}  // namespace salvage::app
+}  // namespace salvage::pipeline

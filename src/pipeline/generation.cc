@@ -1,38 +1,57 @@
-#include "app/generation.h"
+#include "pipeline/generation.h"
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <variant>
 
-#include "app/stop_filter.h"
 #include "base/bounded_queue.h"
 #include "base/utf8.h"
+#include "wire/xxh3.h"
+#include "pipeline/stop_filter.h"
 
-namespace salvage::app {
+namespace salvage::pipeline {
 namespace {
 
 // Tokens that the reader of the text may lag behind before the pipeline waits for it.
 constexpr std::size_t kEventsMax = 1024;
 
 struct Ended {
-  pipeline::FinishReason reason;
-  pipeline::RequestStats stats;
+  FinishReason reason;
+  RequestStats stats;
 };
 using Event = std::variant<TokenId, Ended, Error>;
 
 // Outlives the request: the last event may be delivered after the reader has left.
 using EventQueue = std::shared_ptr<BoundedQueue<Event>>;
 
-pipeline::RequestHandler handler_for(const EventQueue& events) {
-  pipeline::RequestHandler handler;
+RequestHandler handler_for(const EventQueue& events) {
+  RequestHandler handler;
   handler.token = [events](TokenId token) { (void)events->push(token); };
-  handler.done = [events](pipeline::FinishReason reason, const pipeline::RequestStats& stats) {
+  handler.done = [events](FinishReason reason, const RequestStats& stats) {
     (void)events->push(Ended{reason, stats});
   };
   handler.failed = [events](const Error& error) { (void)events->push(error); };
   return handler;
 }
+
+// Hashes of the rows of logits, by position: a replay reports a position again.
+class LogitsHash {
+ public:
+  void add(std::uint32_t position, std::span<const float> logits) {
+    rows_[position] = wire::xxh3(std::as_bytes(logits));
+  }
+  std::uint64_t value() const {
+    std::vector<std::uint64_t> hashes;
+    for (const auto& [position, hash] : rows_) hashes.push_back(hash);
+    return wire::xxh3(std::as_bytes(std::span(hashes)));
+  }
+
+ private:
+  std::map<std::uint32_t, std::uint64_t> rows_;
+};
 
 // Turns tokens into text that may be shown.
 class TextStream {
@@ -67,20 +86,27 @@ double Generation::decode_rate() const {
   return measurable ? (stats.answer_tokens - 1) / stats.decode_seconds : 0;
 }
 
-Result<Generation> generate(Session& session, const GenerationOptions& options,
+Result<Generation> generate(PipelineClient& client, const engine::TextTools& text,
+                            const GenerationOptions& options,
                             const std::function<bool(std::string_view)>& show,
                             const StopToken& stop) {
   const auto events = std::make_shared<BoundedQueue<Event>>(kEventsMax);
-  const auto vocabulary = session.text().vocabulary;
-  pipeline::GenerateRequest request;
+  const auto vocabulary = text.vocabulary;
+  GenerateRequest request;
   request.prompt = options.prompt;
   request.answer_tokens_max = options.tokens_max;
-  ASSIGN_OR_RETURN(request.sampler, session.text().make_sampler(options.sampling));
+  ASSIGN_OR_RETURN(request.sampler, text.make_sampler(options.sampling));
   if (!options.ignore_end) {
     request.ends = [vocabulary](TokenId token) { return vocabulary->ends_generation(token); };
   }
   request.handler = handler_for(events);
-  pipeline::PipelineClient& client = session.pipeline().client();
+  const auto hash = std::make_shared<LogitsHash>();
+  if (options.hash_logits) {
+    request.logits_for_prompt = true;
+    request.handler.logits = [hash](std::uint32_t position, std::span<const float> logits) {
+      hash->add(position, logits);
+    };
+  }
   ASSIGN_OR_RETURN(const RequestId id, client.generate(std::move(request)));
   const std::stop_callback on_stop(stop, [&client, id] { client.cancel(id); });
 
@@ -92,9 +118,9 @@ Result<Generation> generate(Session& session, const GenerationOptions& options,
     }
     client.cancel(id);
   };
-  const auto emit = [&](const std::string& text) {
-    generation.text += text;
-    if (!text.empty() && !show(text)) cancel();
+  const auto emit = [&](const std::string& part) {
+    generation.text += part;
+    if (!part.empty() && !show(part)) cancel();
   };
   for (;;) {
     const std::optional<Event> event = events->pop();
@@ -105,8 +131,9 @@ Result<Generation> generate(Session& session, const GenerationOptions& options,
       if (stream.stopped()) cancel();
     } else if (const auto* ended = std::get_if<Ended>(&*event)) {
       emit(stream.finish());
-      generation.reason = stream.stopped() ? pipeline::FinishReason::kStop : ended->reason;
+      generation.reason = stream.stopped() ? FinishReason::kStop : ended->reason;
       generation.stats = ended->stats;
+      if (options.hash_logits) generation.logits_hash = hash->value();
       if (stop.stop_requested()) return fail(ErrorCode::kCancelled, "interrupted");
       return generation;
     } else {
@@ -116,4 +143,4 @@ Result<Generation> generate(Session& session, const GenerationOptions& options,
   }
 }
 
-}  // namespace salvage::app
+}  // namespace salvage::pipeline

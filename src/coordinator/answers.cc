@@ -1,0 +1,75 @@
+// Prompts in, answers out.
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "coordinator/service.h"
+#include "pipeline/generation.h"
+
+namespace salvage::coordinator {
+
+Result<Service::Prepared> Service::ready_pipeline(const std::string& model) {
+  Entry* entry = nullptr;
+  if (model.empty()) {
+    for (auto& [id, one] : entries_) {
+      if (!one->deployment.wanted()) continue;
+      if (entry != nullptr) {
+        return fail(ErrorCode::kInvalidArgument, "several models are loaded; name one");
+      }
+      entry = one.get();
+    }
+  } else {
+    ASSIGN_OR_RETURN(const ModelId id, resolve_model(model));
+    const auto found = entries_.find(id);
+    if (found != entries_.end() && found->second->deployment.wanted()) entry = found->second.get();
+  }
+  if (entry == nullptr) {
+    return fail(ErrorCode::kNotFound, "no such model is loaded; `salvage load` loads one");
+  }
+  if (entry->deployment.state() != cluster::DeploymentState::kReady || !entry->pipeline) {
+    const auto status = entry->deployment.status();
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} is not ready: {}{}{}", entry->model_name,
+                            cluster::deployment_state_name(status.state),
+                            status.reason.empty() ? "" : ": ", status.reason));
+  }
+  return Prepared{entry->pipeline, info_of(*entry)};
+}
+
+Result<pipeline::GenerationOptions> Service::prepare(const ClusterPipeline& pipeline,
+                                                     const RunWish& wish) {
+  pipeline::GenerationOptions options;
+  options.tokens_max = wish.tokens_max;
+  options.sampling = wish.sampling;
+  options.hash_logits = wish.hash_logits;
+  const engine::Vocabulary& vocabulary = *pipeline.text().vocabulary;
+  if (!wish.chat) {
+    ASSIGN_OR_RETURN(options.prompt, vocabulary.tokenize(wish.prompt, {}));
+    return options;
+  }
+  ASSIGN_OR_RETURN(const auto format, pipeline.text().make_chat_format());
+  const std::vector<engine::ChatMessage> messages{{"user", wish.prompt}};
+  ASSIGN_OR_RETURN(const engine::ChatPrompt prompt, format->apply(messages));
+  ASSIGN_OR_RETURN(
+      options.prompt,
+      vocabulary.tokenize(prompt.text, {.add_special = prompt.add_special, .parse_special = true}));
+  options.stop = prompt.stop;
+  return options;
+}
+
+Result<RunOutcome> Service::run(const RunWish& wish,
+                                const std::function<bool(std::string_view)>& show,
+                                const StopToken& stop) {
+  ASSIGN_OR_RETURN(const Prepared prepared,
+                   loop_.call([&] { return ready_pipeline(wish.model); },
+                              Result<Prepared>(fail(ErrorCode::kUnavailable, "shutting down"))));
+  ASSIGN_OR_RETURN(const auto options, prepare(*prepared.pipeline, wish));
+  const auto running = prepared.pipeline->count_running();
+  ASSIGN_OR_RETURN(pipeline::Generation generation,
+                   pipeline::generate(prepared.pipeline->client(), prepared.pipeline->text(),
+                                      options, show, stop));
+  return RunOutcome{std::move(generation), prepared.deployment};
+}
+
+}  // namespace salvage::coordinator

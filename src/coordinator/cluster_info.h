@@ -1,0 +1,88 @@
+#pragma once
+
+// What the coordinator tells people and programs about the cluster: plain values, a moment's copy.
+// Names are for people, ids for programs; a figure that nobody knows is unset, never 0.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "cluster/deployment.h"
+#include "cluster/membership.h"
+
+namespace salvage::coordinator {
+
+struct NodeInfo {
+  cluster::Member member;
+  bool coordinator = false;
+  std::string address;  // the one in use: "tls:192.168.1.21:40112"; empty without a link
+  std::string link_type;
+  std::optional<std::uint32_t> view_age_ms;
+};
+
+struct ClusterInfo {
+  std::string name;
+  std::string cluster_id;
+  std::string version;
+  NodeId coordinator;
+  std::uint32_t lost_after_ms = 0;
+  std::vector<NodeInfo> nodes;
+};
+
+// What a stage reported last; counters since it was loaded.
+struct StageCounters {
+  std::uint64_t steps = 0;
+  std::uint64_t rows = 0;
+  std::uint64_t busy_us = 0;
+  std::uint64_t idle_us = 0;
+  std::uint64_t bytes_in = 0;
+  std::uint64_t bytes_out = 0;
+  std::uint64_t rss_bytes = 0;
+};
+
+struct StageInfo {
+  cluster::StageStatus status;
+  std::uint64_t weights_bytes = 0;
+  std::uint64_t kv_cache_bytes = 0;
+  std::uint64_t compute_bytes = 0;
+  std::string kernel_fingerprint;
+  bool self_checked = false;
+  bool exact = false;
+  std::string inexact_condition;
+  std::uint64_t pid = 0;
+  std::optional<StageCounters> counters;
+};
+
+struct DeploymentInfo {
+  std::string model_name;
+  cluster::DeploymentStatus status;
+  std::vector<StageInfo> stages;              // as many as status.stages
+  std::vector<std::string> exact_conditions;  // why bits are not promised; empty = they are
+  std::uint32_t context = 0;
+  std::uint32_t requests_running = 0;
+};
+
+struct ModelInfo {
+  ModelId model;
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::uint32_t layer_count = 0;
+  std::string architecture;
+  std::vector<std::pair<std::string, std::uint64_t>> held;  // by node name: bytes of its pieces
+  bool complete = false;                                    // every piece is somewhere in reach
+  bool loaded = false;
+};
+
+// Something happened that an owner wants to see: `code` is stable ("node_online", "node_lost",
+// "node_joined", "node_left", "node_removed", "deployment"), the rest is for people.
+struct ClusterEvent {
+  std::string code;
+  std::string node;   // its name
+  std::string model;  // its name
+  std::string state;  // of a deployment
+  std::string detail;
+};
+
+}  // namespace salvage::coordinator

@@ -1,0 +1,63 @@
+#pragma once
+
+// A ready pipeline over several machines: the two links that the coordinator has with it, and the
+// client that feeds it. Shared by the answers that run on it; ends with the last of them.
+// Thread rule: as PipelineClient.
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "engine/text.h"
+#include "pipeline/pipeline_client.h"
+#include "pipeline/scheduler_limits.h"
+#include "transport/transport.h"
+#include "wire/cluster.h"
+
+namespace salvage::coordinator {
+
+struct PipelineOrder {
+  PlanEpoch epoch;
+  std::vector<transport::Endpoint> first;  // of stage 0, best first
+  wire::Hello hello;                       // for stage 0: token, epoch
+  pipeline::SchedulerLimits limits;
+  std::uint32_t position_planes = 1;
+  std::uint32_t vocabulary_size = 0;
+  engine::TextTools text;
+  std::function<void(const Error&)> broken;  // a link ended; from a thread of the client
+};
+
+class ClusterPipeline {
+ public:
+  // Dials the first stage; `results` is the link that the last one has made.
+  static Result<std::shared_ptr<ClusterPipeline>> connect(
+      PipelineOrder order, std::unique_ptr<transport::Connection> results,
+      transport::Transport& transport, const Clock& clock);
+
+  pipeline::PipelineClient& client() { return *client_; }
+  const engine::TextTools& text() const { return order_.text; }
+  PlanEpoch epoch() const { return order_.epoch; }
+  const pipeline::SchedulerLimits& limits() const { return order_.limits; }
+
+  // Counts one answer for as long as the result lives.
+  std::shared_ptr<void> count_running() {
+    ++running_;
+    return {nullptr, [this](void*) { --running_; }};
+  }
+  std::uint32_t running() const { return running_; }
+
+ private:
+  explicit ClusterPipeline(PipelineOrder order) : order_(std::move(order)) {}
+
+  const PipelineOrder order_;
+  std::unique_ptr<transport::Connection> first_;
+  std::unique_ptr<transport::Connection> results_;
+  std::unique_ptr<pipeline::PipelineClient> client_;
+  std::atomic<std::uint32_t> running_ = 0;
+};
+
+}  // namespace salvage::coordinator

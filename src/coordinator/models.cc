@@ -1,0 +1,239 @@
+// Which models there are, what is loaded, and what loading one is told.
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "coordinator/service.h"
+#include "model/piece_catalogue.h"
+#include "planner/placement.h"
+
+namespace salvage::coordinator {
+namespace {
+
+constexpr std::uint32_t kContextDefault = 4096;
+
+Error shutting_down() {
+  return {ErrorCode::kUnavailable, "the coordinator is shutting down"};
+}
+
+}  // namespace
+
+Entry& Service::entry_for(const ModelId& model) {
+  auto& entry = entries_[model];
+  if (!entry) {
+    const std::vector<NodeId> online = membership_->online();
+    entry = std::make_unique<Entry>(model, std::set<NodeId>(online.begin(), online.end()),
+                                    parts_.clock.now());
+    const auto known = parts_.store.entry(model);
+    entry->model_name = known ? known->name : model.value.substr(0, 12);
+  }
+  return *entry;
+}
+
+Result<std::shared_ptr<const model::Manifest>> Service::manifest(const ModelId& model) {
+  auto& known = manifests_[model];
+  if (known) return known;
+  ASSIGN_OR_RETURN(const auto metadata, parts_.store.metadata(model));
+  ASSIGN_OR_RETURN(model::Manifest manifest, model::read_manifest(*metadata));
+  known = std::make_shared<const model::Manifest>(std::move(manifest));
+  return known;
+}
+
+Result<engine::TextTools> Service::text_of(const ModelId& model) {
+  const auto known = texts_.find(model);
+  if (known != texts_.end()) return known->second;
+  ASSIGN_OR_RETURN(const auto vocabulary, parts_.store.vocabulary(model));
+  ASSIGN_OR_RETURN(engine::TextTools text, options_.make_text(vocabulary));
+  texts_[model] = text;
+  return text;
+}
+
+// --- the catalogue -------------------------------------------------------------------------------
+
+ModelInfo Service::info_of(const model::CatalogueEntry& entry) {
+  ModelInfo info;
+  info.model = entry.id();
+  info.name = entry.name;
+  info.bytes = entry.bytes();
+  if (const auto known = manifest(info.model)) {
+    info.layer_count = (*known)->layer_count;
+    info.architecture = (*known)->architecture;
+  }
+  std::set<PieceDigest> somewhere;
+  for (const auto& [node, models] : inventories_) {
+    const auto has = models.find(info.model);
+    if (has == models.end()) continue;
+    std::uint64_t bytes = 0;
+    for (const model::PieceEntry& piece : entry.pieces) {
+      if (has->second.contains(piece.digest)) bytes += piece.bytes;
+    }
+    somewhere.insert(has->second.begin(), has->second.end());
+    const cluster::Member* member = membership_->find(node);
+    info.held.emplace_back(member == nullptr ? node.value.substr(0, 12) : member->name, bytes);
+  }
+  info.complete =
+      std::all_of(entry.pieces.begin(), entry.pieces.end(),
+                  [&](const model::PieceEntry& piece) { return somewhere.contains(piece.digest); });
+  const auto loaded = entries_.find(info.model);
+  info.loaded = loaded != entries_.end() && loaded->second->deployment.wanted();
+  return info;
+}
+
+std::vector<ModelInfo> Service::models() {
+  return loop_.call(
+      [this] {
+        std::vector<ModelInfo> all;
+        for (const model::CatalogueEntry& entry : parts_.store.models()) {
+          all.push_back(info_of(entry));
+        }
+        return all;
+      },
+      std::vector<ModelInfo>{});
+}
+
+Result<ModelId> Service::resolve_model(const std::string& name) {
+  std::vector<model::CatalogueEntry> matches;
+  std::string known;
+  for (const model::CatalogueEntry& entry : parts_.store.models()) {
+    if (entry.name == name || entry.id().value == name) return entry.id();
+    known += (known.empty() ? "" : ", ") + entry.name;
+    if (!name.empty() && entry.id().value.starts_with(name)) matches.push_back(entry);
+  }
+  if (matches.size() == 1) return matches.front().id();
+  if (matches.size() > 1) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("'{}' is the beginning of several models' ids", name));
+  }
+  return fail(ErrorCode::kNotFound,
+              fmt::format("no model '{}' here{}", name,
+                          known.empty() ? "; load a GGUF file first" : "; there are: " + known));
+}
+
+// --- loading -------------------------------------------------------------------------------------
+
+Result<cluster::DeploymentOptions> Service::options_of(const LoadWish& wish) {
+  cluster::DeploymentOptions options = wish.options;
+  for (const std::string& text : wish.pins) {
+    ASSIGN_OR_RETURN(const planner::NamedPin pin, planner::parse_pin(text));
+    ASSIGN_OR_RETURN(const NodeId node, membership_->resolve(pin.node));
+    options.pins[node] = pin.pin;
+  }
+  ASSIGN_OR_RETURN(const auto known, manifest(wish.model));
+  if (!known->generation_problem.empty()) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("this model cannot answer prompts: {}", known->generation_problem));
+  }
+  if (wish.context_chosen) return options;
+  const std::uint32_t trained =
+      known->context_length != 0 ? known->context_length : kContextDefault;
+  options.context_per_sequence = std::min(trained, kContextDefault);
+  planner::PlacementRequest request = cluster::to_placement_request(options);
+  for (const NodeId& node : membership_->online()) {
+    request.nodes.push_back(room_of(*membership_->find(node)));
+  }
+  const std::uint32_t fits = planner::largest_context_that_fits(*known, std::move(request));
+  if (fits != 0) options.context_per_sequence = fits;
+  return options;
+}
+
+Result<void> Service::load(const LoadWish& wish) {
+  const auto load = [&]() -> Result<void> {
+    ASSIGN_OR_RETURN(cluster::DeploymentOptions options, options_of(wish));
+    Entry& entry = entry_for(wish.model);
+    act(entry, entry.deployment.load(std::move(options)));
+    return {};
+  };
+  return loop_.call(load, Result<void>(fail(shutting_down())));
+}
+
+Result<void> Service::unload(const ModelId& model) {
+  const auto unload = [&]() -> Result<void> {
+    const auto entry = entries_.find(model);
+    if (entry == entries_.end() || !entry->second->deployment.wanted()) {
+      return fail(ErrorCode::kNotFound, "this model is not loaded");
+    }
+    act(*entry->second, entry->second->deployment.unload());
+    return {};
+  };
+  return loop_.call(unload, Result<void>(fail(shutting_down())));
+}
+
+Result<void> Service::remove_model(const ModelId& model) {
+  const auto remove = [&]() -> Result<void> {
+    const auto entry = entries_.find(model);
+    if (entry != entries_.end() &&
+        entry->second->deployment.state() != cluster::DeploymentState::kUnloaded) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "this model is loaded; unload it first (salvage unload)");
+    }
+    entries_.erase(model);
+    manifests_.erase(model);
+    texts_.erase(model);
+    RETURN_IF_ERROR(parts_.state.forget_deployment(model));
+    for (const NodeId& node : membership_->online()) {
+      if (node == options_.self) continue;
+      (void)send_to(node, wire::MemberRequest{.kind = "remove_model", .value = model.value});
+    }
+    return parts_.store.remove(model);
+  };
+  return loop_.call(remove, Result<void>(fail(shutting_down())));
+}
+
+// --- what is loaded ------------------------------------------------------------------------------
+
+DeploymentInfo Service::info_of(const Entry& entry) const {
+  DeploymentInfo info;
+  info.model_name = entry.model_name;
+  info.status = entry.deployment.status();
+  const cluster::DeploymentOptions& wish = entry.deployment.record().options;
+  info.context = wish.context_per_sequence;
+  if (entry.pipeline) info.requests_running = entry.pipeline->running();
+  if (wish.hidden_type != "f32" && info.status.stages.size() > 1) {
+    info.exact_conditions.push_back(fmt::format("hidden states travel as {}", wish.hidden_type));
+  }
+  std::string kernels;
+  for (std::size_t i = 0; i < info.status.stages.size(); ++i) {
+    StageInfo stage;
+    stage.status = info.status.stages[i];
+    const auto known = entry.stages.find(StageIndex{static_cast<std::uint32_t>(i)});
+    if (known != entry.stages.end()) {
+      stage.counters = known->second.counters;
+      if (const auto& loaded = known->second.loaded) {
+        stage.weights_bytes = loaded->weights_bytes;
+        stage.kv_cache_bytes = loaded->kv_cache_bytes;
+        stage.compute_bytes = loaded->compute_bytes;
+        stage.kernel_fingerprint = loaded->kernel_fingerprint;
+        stage.self_checked = loaded->self_checked;
+        stage.exact = loaded->exact;
+        stage.inexact_condition = loaded->inexact_condition;
+        stage.pid = loaded->pid;
+        if (!loaded->self_checked || !loaded->exact) {
+          info.exact_conditions.push_back(
+              fmt::format("stage {} on {}: {}", i, stage.status.placed.name,
+                          loaded->self_checked ? loaded->inexact_condition : "was not checked"));
+        }
+        if (kernels.empty()) kernels = loaded->kernel_fingerprint;
+        if (kernels != loaded->kernel_fingerprint) {
+          info.exact_conditions.push_back(
+              fmt::format("{} has other kernels than the first stage", stage.status.placed.name));
+        }
+      }
+    }
+    info.stages.push_back(std::move(stage));
+  }
+  return info;
+}
+
+std::vector<DeploymentInfo> Service::deployments() {
+  return loop_.call(
+      [this] {
+        std::vector<DeploymentInfo> all;
+        for (const auto& [model, entry] : entries_) all.push_back(info_of(*entry));
+        return all;
+      },
+      std::vector<DeploymentInfo>{});
+}
+
+}  // namespace salvage::coordinator
