@@ -44,6 +44,7 @@ void NodeLink::stop() {
     if (live_) live_->connection->shutdown();
   }
   wake_.notify_all();
+  stop_.request_stop();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -109,8 +110,9 @@ Result<void> NodeLink::serve() {
   hello.kernel_fingerprint = options_.kernel_fingerprint;
   hello.role = wire::LinkRole::kNode;
   const auto addresses = events_.addresses();
-  ASSIGN_OR_RETURN(auto dialed, pipeline::dial_any(transport_, addresses, hello,
-                                                   deadline_after(clock_.now(), kDialTime)));
+  ASSIGN_OR_RETURN(auto dialed,
+                   pipeline::dial_any(transport_, addresses, hello,
+                                      deadline_after(clock_.now(), kDialTime), stop_.get_token()));
   const auto live = std::make_shared<Live>(std::move(dialed.connection));
   kLog.info("link_up", {{"peer", live->connection->peer()}});
   RETURN_IF_ERROR(live->control.send(events_.up(*live->connection), send_deadline()));

@@ -88,6 +88,7 @@ class NodeLink {
   transport::Transport& transport_;
   const Clock& clock_;
 
+  StopSource stop_;
   mutable Mutex mutex_;
   Condition wake_;
   std::shared_ptr<Live> live_ GUARDED_BY(mutex_);

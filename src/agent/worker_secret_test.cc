@@ -27,7 +27,7 @@ TEST(WorkerSecret, needs_no_identity_within_a_machine) {
 }
 
 TEST(WorkerSecret, is_refused_without_being_quoted) {
-  for (const std::string line :
+  for (const std::string& line :
        {std::string("geheim"), std::string("[]"), std::string(R"({"token":"geheim"})"),
         R"({"token":")" + kToken + R"(","key":"geheim"})", R"({"token":7})" + std::string()}) {
     const auto back = parse_worker_secret(line);

@@ -5,8 +5,9 @@
 namespace salvage::pipeline {
 
 Result<DialedLink> dial(transport::Transport& transport, const transport::Endpoint& endpoint,
-                        const wire::Hello& hello, TimePoint deadline) {
+                        const wire::Hello& hello, TimePoint deadline, const StopToken& stop) {
   ASSIGN_OR_RETURN(auto connection, transport.connect(endpoint, deadline));
+  const std::stop_callback wake(stop, [raw = connection.get()] { raw->shutdown(); });
   ControlLink link(*connection);
   RETURN_IF_ERROR(link.send(hello, deadline));
   ASSIGN_OR_RETURN(const wire::HelloReply reply, link.expect<wire::HelloReply>(deadline));
@@ -17,7 +18,7 @@ Result<DialedLink> dial(transport::Transport& transport, const transport::Endpoi
 
 Result<DialedLink> dial_any(transport::Transport& transport,
                             std::span<const transport::Endpoint> endpoints,
-                            const wire::Hello& hello, TimePoint deadline) {
+                            const wire::Hello& hello, TimePoint deadline, const StopToken& stop) {
   std::string reasons;
   for (std::size_t i = 0; i < endpoints.size(); ++i) {
     // What is left is shared by those that are left: one dead address must not use up all of it.
@@ -25,8 +26,8 @@ Result<DialedLink> dial_any(transport::Transport& transport,
     const TimePoint turn = deadline == kNoDeadline
                                ? deadline
                                : now + (deadline - now) / static_cast<int>(endpoints.size() - i);
-    auto link = dial(transport, endpoints[i], hello, turn);
-    if (link || endpoints.size() == 1) return link;
+    auto link = dial(transport, endpoints[i], hello, turn, stop);
+    if (link || endpoints.size() == 1 || stop.stop_requested()) return link;
     reasons += (i == 0 ? "" : "; ") + link.error().message();
   }
   return fail(ErrorCode::kUnavailable, reasons.empty() ? "no address is known" : reasons);

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "base/stop.h"
 #include "transport/transport.h"
 #include "wire/control.h"
 
@@ -21,15 +22,17 @@ struct DialedLink {
   std::uint32_t credits = 0;  // micro-batches that may be sent at once
 };
 
-// Connects and introduces us. Fails with the listener's own reason if it refuses.
+// Connects and introduces us. Fails with the listener's own reason if it refuses. `stop` ends the
+// wait for its answer.
 Result<DialedLink> dial(transport::Transport& transport, const transport::Endpoint& endpoint,
-                        const wire::Hello& hello, TimePoint deadline);
+                        const wire::Hello& hello, TimePoint deadline, const StopToken& stop = {});
 
 // The first of several addresses of the same machine that answers, each in its turn. Fails with
 // what each said.
 Result<DialedLink> dial_any(transport::Transport& transport,
                             std::span<const transport::Endpoint> endpoints,
-                            const wire::Hello& hello, TimePoint deadline);
+                            const wire::Hello& hello, TimePoint deadline,
+                            const StopToken& stop = {});
 
 // What a listener says to one Hello: who we are, and what a data link may send at once.
 struct Terms {
