@@ -4,15 +4,16 @@
 #   tools/run_tests.sh            all stages, in the order below (this is `make test`)
 #   tools/run_tests.sh STAGE...   these only
 #
-# Stages: packages llama models style dev asan tsan clang conformance e2e fuzz docs
+# Stages: packages llama models style dev asan tsan clang conformance e2e fuzz net docs
 #
-# Environment: FUZZ_SECONDS (a fuzzer's share of the smoke run, default 10), SALVAGE_CACHE.
+# Environment: FUZZ_SECONDS (a fuzzer's share of the smoke run, default 10), SALVAGE_CACHE,
+# SALVAGE_NO_NET=1 (leave out the stage net where no network namespaces can be made).
 set -euo pipefail
 # shellcheck source=tools/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$repo_dir"
 
-all_stages=(packages llama models style dev asan tsan clang conformance e2e fuzz docs)
+all_stages=(packages llama models style dev asan tsan clang conformance e2e fuzz net docs)
 
 # run_labels PRESET LABEL...: ctest for these labels. A label without a single test is a failure: a
 # suite that was lost from the build must not look like one that passed.
@@ -65,7 +66,7 @@ stage_style() {
 
 # Every test belongs to a stage: one with an unknown label would be built and never run.
 check_labels() {
-  local known='^(unit|golden|transport|engine|pipeline|conformance|e2e)$'
+  local known='^(unit|golden|transport|engine|pipeline|conformance|e2e|net)$'
   ctest --test-dir build/dev -N -LE "$known" | grep -q '^Total Tests: 0$' ||
     die "these tests have no label that a stage runs: $(ctest --test-dir build/dev -N -LE "$known")"
 }
@@ -104,6 +105,18 @@ stage_e2e() {
 stage_fuzz() {
   tools/build.sh fuzz fuzzers
   tools/fuzz.sh build/fuzz/fuzzers "${FUZZ_SECONDS:-10}"
+}
+
+# Several machines on this one: network namespaces, so root.
+stage_net() {
+  local why
+  if ! why=$(python3 -B tests/net/netns.py --check 2>&1); then
+    [ "${SALVAGE_NO_NET:-}" = 1 ] || die "$why Or leave this stage out: SALVAGE_NO_NET=1."
+    say "net: left out, since SALVAGE_NO_NET is set: $why"
+    return
+  fi
+  tools/build.sh dev all
+  SALVAGE_MODEL_SMOLLM2=$(tools/model.sh smollm2) run_labels dev net
 }
 
 stage_docs() {
