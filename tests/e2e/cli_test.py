@@ -11,8 +11,8 @@ import pathlib
 import subprocess
 import unittest
 
-from salvage_cli import (BINARY, ENVIRONMENT, RUNTIME, WAIT_S, WORK, Test, end_module, model, salvage,
-                         start_module, tiny_gguf)
+from salvage_cli import (BINARY, ENVIRONMENT, RUNTIME, U32, WAIT_S, WORK, Test, end_module, model,
+                         salvage, start_module, tiny_gguf)
 
 
 def setUpModule():
@@ -128,6 +128,21 @@ class Run(Test):
                 self.assertIn(process.wait(WAIT_S), (0, 1))
             finally:
                 process.kill()
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        tiny = tiny_gguf(WORK / "full.gguf")
+        for arguments in (["inspect", tiny], ["inspect", tiny, "--json"],
+                          ["run", model(), "The", "-n", "4", "-q", "--ctx", "256", "--threads", "1"],
+                          ["run", model(), "The", "-n", "4", "--json", "--ctx", "256",
+                           "--threads", "1"]):
+            with self.subTest(arguments=arguments), open("/dev/full", "wb") as full:
+                done = subprocess.run([BINARY, *arguments], stdin=subprocess.DEVNULL, stdout=full,
+                                      stderr=subprocess.PIPE, env=ENVIRONMENT, timeout=WAIT_S,
+                                      check=False)
+                err = done.stderr.decode()
+                self.assertEqual(done.returncode, 1, err)
+                self.assertEqual(len(err.splitlines()), 1, err)
+                self.assertIn("standard output cannot be written to", err)
 
     def test_cutting_is_done_once(self):
         self.run_json("The", "-n", "1", "--split", "11,19")
@@ -309,6 +324,24 @@ class DamagedFiles(Test):
             damaged[offset:offset + 8] = b"\xff" * 7 + b"\x7f"
             path.write_bytes(damaged)
             self.assert_fails(salvage("inspect", path), str(path))
+
+    def test_what_a_message_quotes_cannot_steer_the_terminal(self):
+        key = "evil\x1b[31m\x07\x7f\rkey"
+        path = tiny_gguf(WORK / "evil.gguf", extra=[(key, U32, 1), (key, U32, 1)])
+        for name, *rest in self.COMMANDS:
+            for language in ("en", "zh"):
+                tail = ["x"] if name == "run" else []
+                done = salvage("--lang", language, name, path, *tail, *rest)
+                self.assertEqual((done.code, done.out), (1, ""), done.err)
+                self.assertIn("evil?[31m???key", done.err)
+                self.assertTrue(done.err.removesuffix("\n").isprintable(), ascii(done.err))
+
+    def test_a_model_without_tokenizer_is_refused_and_says_why(self):
+        for tokenizer in (None, "no_vocab"):
+            path = tiny_gguf(WORK / "mute.gguf", tokenizer=tokenizer)
+            for arguments in (["run", path, "x"], ["run", path, "x", "--stages", "2"],
+                              ["bench", path, "-p", "8", "-n", "2"]):
+                self.assert_fails(salvage(*arguments), path, "no tokenizer", "whole model")
 
     def test_a_projector_is_not_a_model_that_answers(self):
         clip = tiny_gguf(WORK / "mmproj.gguf", architecture="clip", general_type="mmproj")

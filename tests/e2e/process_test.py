@@ -108,6 +108,34 @@ class Signals(Test):
             self.assertIsNotNone(
                 wait_until(lambda: not [pid for pid in loading.workers if runs(pid)], 5))
 
+    def test_a_worker_that_stops_while_loading_is_found_out(self):
+        # Its neighbours can load without the first stage, so nobody else would complain.
+        with Loading(started=2) as loading:
+            pid = loading.workers[0]
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                begin = time.monotonic()
+                code, err = loading.ended(SILENT_S + 30)
+                self.assertGreater(time.monotonic() - begin, SILENT_S - 2)
+                self.assertEqual(code, 1, err)
+                self.assertIn(f"cannot load the model: stage 0 (process {pid}) has not answered", err)
+                self.assert_nothing_left(loading)
+            finally:
+                continued(pid)
+
+    def test_a_worker_killed_before_it_is_told_what_to_load_is_named(self):
+        with Loading(started=2) as loading:
+            dead, waiting = loading.workers
+            # While the second cannot answer, nobody is told to load.
+            os.kill(waiting, signal.SIGSTOP)
+            os.kill(dead, signal.SIGKILL)
+            os.kill(waiting, signal.SIGCONT)
+            code, err = loading.ended()
+            self.assertEqual(code, 1, err)
+            self.assertIn(f"cannot load the model: stage 0 (process {dead}) died: "
+                          "killed by signal 9", err)
+            self.assert_nothing_left(loading)
+
     def test_a_stopped_worker_is_found_out(self):
         with Answering() as answering:
             pid = answering.workers[1]
@@ -124,13 +152,21 @@ class Signals(Test):
 
 
 class Loading(Answering):
-    """`salvage run` whose workers have started and not yet answered."""
+    """`salvage run` of three stages while it starts: so many workers have come, the next not yet.
+
+    Workers start one after another, each when the one before has answered; with two of them there,
+    the first has answered and none has been told what to load.
+    """
+
+    def __init__(self, started=3):
+        super().__init__()
+        self.started = started
 
     def __enter__(self):
-        if wait_until(lambda: len(children(self.pid)) == 3, 60) is None:
+        if wait_until(lambda: len(children(self.pid)) >= self.started, 60) is None:
             self.__exit__()
             raise AssertionError("no workers came")
-        self.workers = children(self.pid)
+        self.workers = children(self.pid)[:self.started]
         return self
 
 

@@ -179,8 +179,12 @@ def gguf_value(kind, value):
     return struct.pack("<I" if kind == U32 else "<f", value)
 
 
-def tiny_gguf(path, architecture="llama", layers=4, general_type=None):
-    """A model of some kilobytes: right in form, nonsense in content."""
+def tiny_gguf(path, architecture="llama", layers=4, **changes):
+    """A model of some kilobytes: right in form, nonsense in content.
+
+    Changes: general_type, tokenizer (its kind; None: a file without one), extra (more metadata).
+    """
+    tokenizer = changes.get("tokenizer", "gpt2")
     width = 32
     metadata = [
         ("general.architecture", STRING, architecture), ("general.name", STRING, "tiny"),
@@ -191,12 +195,16 @@ def tiny_gguf(path, architecture="llama", layers=4, general_type=None):
         (f"{architecture}.attention.head_count_kv", U32, 1),
         (f"{architecture}.attention.layer_norm_rms_epsilon", F32, 1e-5),
         (f"{architecture}.rope.dimension_count", U32, 16),
-        ("tokenizer.ggml.model", STRING, "gpt2"),
-        ("tokenizer.ggml.tokens", ARRAY, (STRING, ["a", "b", "c", "ab", "ba", "abc", "d", "e"])),
-        ("tokenizer.chat_template", STRING, "{{ messages }}"),
     ]
-    if general_type:
-        metadata.append(("general.type", STRING, general_type))
+    if tokenizer:
+        metadata.append(("tokenizer.ggml.model", STRING, tokenizer))
+    if tokenizer == "gpt2":
+        metadata += [
+            ("tokenizer.ggml.tokens", ARRAY, (STRING, ["a", "b", "c", "ab", "ba", "abc", "d", "e"])),
+            ("tokenizer.chat_template", STRING, "{{ messages }}")]
+    if "general_type" in changes:
+        metadata.append(("general.type", STRING, changes["general_type"]))
+    metadata += changes.get("extra", [])
     shapes = [("token_embd.weight", (width, 8)), ("output_norm.weight", (width,)),
               ("output.weight", (width, 8))]
     for i in range(layers):
