@@ -60,6 +60,16 @@ bool reaches_past(std::uint64_t offset, std::size_t count, std::uint64_t size) {
   return offset > size || count > size - offset;
 }
 
+// Asks for room up to `bytes`; a file system that cannot tell is believed.
+Result<void> reserve(int descriptor, std::uint64_t bytes, const std::string& name) {
+  if (bytes > 0 &&
+      ::fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0 &&
+      (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
+    return system_failure(fmt::format("cannot reserve {} bytes for", bytes), name, errno);
+  }
+  return {};
+}
+
 // Makes a rename durable; a file system that cannot flush folders is not a failure of ours.
 void flush_folder(const std::filesystem::path& folder) {
   const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC);
@@ -69,6 +79,13 @@ void flush_folder(const std::filesystem::path& folder) {
 }
 
 }  // namespace
+
+std::uint64_t disk_bytes(const std::filesystem::path& path) {
+  constexpr std::uint64_t kBlockBytes = 512;  // the unit of st_blocks, whatever the file system's
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0) return 0;
+  return static_cast<std::uint64_t>(facts.st_blocks) * kBlockBytes;
+}
 
 Result<ReadOnlyFile> ReadOnlyFile::open(const std::filesystem::path& path) {
   // O_NONBLOCK: opening a pipe by mistake must not wait for a writer.
@@ -137,12 +154,7 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path,
   const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor < 0) return system_failure("cannot write", path.native(), errno);
   AtomicFile file(descriptor, path, std::move(temporary));
-  if (bytes_expected > 0 &&
-      ::fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_expected)) != 0 &&
-      (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
-    return system_failure(fmt::format("cannot reserve {} bytes for", bytes_expected), path.native(),
-                          errno);
-  }
+  RETURN_IF_ERROR(reserve(descriptor, bytes_expected, path.native()));
   return file;
 }
 
@@ -180,6 +192,59 @@ Result<void> AtomicFile::commit() {
   }
   temporary_.clear();
   flush_folder(path_.parent_path());
+  return {};
+}
+
+Result<AppendFile> AppendFile::open(const std::filesystem::path& path,
+                                    std::uint64_t bytes_expected) {
+  const int descriptor =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+  if (descriptor < 0) return system_failure("cannot write", path.native(), errno);
+  AppendFile file(descriptor, 0, path);
+  struct stat facts {};
+  if (::fstat(descriptor, &facts) != 0) return system_failure("cannot write", path.native(), errno);
+  if (!S_ISREG(facts.st_mode)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("cannot write {}: it is not a regular file", path.native()));
+  }
+  file.size_ = static_cast<std::uint64_t>(facts.st_size);
+  RETURN_IF_ERROR(reserve(descriptor, bytes_expected, path.native()));
+  return file;
+}
+
+AppendFile::AppendFile(int descriptor, std::uint64_t size, std::filesystem::path path)
+    : descriptor_(descriptor), size_(size), path_(std::move(path)) {}
+
+AppendFile::AppendFile(AppendFile&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      size_(other.size_),
+      path_(std::move(other.path_)) {}
+
+AppendFile::~AppendFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Result<void> AppendFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put =
+        ::write(descriptor_, bytes.data(), std::min(bytes.size(), kTransferBytesMax));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return system_failure("cannot write", path_.native(), errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(put));
+    size_ += static_cast<std::uint64_t>(put);
+  }
+  return {};
+}
+
+Result<void> AppendFile::publish(const std::filesystem::path& path) {
+  if (::fsync(descriptor_) != 0) return system_failure("cannot write", path_.native(), errno);
+  if (::close(std::exchange(descriptor_, -1)) != 0) {
+    return system_failure("cannot write", path_.native(), errno);
+  }
+  if (::rename(path_.c_str(), path.c_str()) != 0) {
+    return system_failure("cannot write", path.native(), errno);
+  }
+  flush_folder(path.parent_path());
   return {};
 }
 

@@ -3,7 +3,7 @@
 // The disk, behind two small seams. ByteSource is something of known size that can be read at any
 // offset: a file (ReadOnlyFile) or bytes in memory (MemorySource, for tests and fuzzers). ByteSink
 // takes bytes in order: AtomicFile, which appears under its final name only when commit() has
-// succeeded, or MemorySink.
+// succeeded, AppendFile, which several runs of the program fill, or MemorySink.
 //
 // Thread rule: a ByteSource may be read from several threads at once; a ByteSink belongs to one.
 // Failure: every system error becomes a Result whose message names the path and says what to do.
@@ -26,6 +26,10 @@ class ByteSource {
   // Fills `into` from `offset` on. Fewer bytes there than asked for is `corrupt`.
   virtual Result<void> read_at(std::uint64_t offset, std::span<std::byte> into) const = 0;
 };
+
+// What the file takes on the disk, also of room that was reserved and is not yet used; 0 if there
+// is no such file.
+std::uint64_t disk_bytes(const std::filesystem::path& path);
 
 class ReadOnlyFile : public ByteSource {
  public:
@@ -91,6 +95,29 @@ class AtomicFile : public ByteSink {
   int descriptor_;
   std::filesystem::path path_;
   std::string temporary_;
+};
+
+// A file that grows at its end, over several runs of the program if need be: its size is how far it
+// has come. publish() gives it its final name.
+class AppendFile : public ByteSink {
+ public:
+  // Opens what is there or begins with nothing, and asks the file system for room up to
+  // `bytes_expected` without changing the size.
+  static Result<AppendFile> open(const std::filesystem::path& path, std::uint64_t bytes_expected);
+  AppendFile(AppendFile&& other) noexcept;
+  AppendFile& operator=(AppendFile&&) = delete;
+  ~AppendFile() override;
+
+  std::uint64_t size() const { return size_; }
+  Result<void> write(std::span<const std::byte> bytes) override;
+  // Flushes to the disk and renames; the object is of no further use, also if that failed.
+  Result<void> publish(const std::filesystem::path& path);
+
+ private:
+  AppendFile(int descriptor, std::uint64_t size, std::filesystem::path path);
+  int descriptor_;
+  std::uint64_t size_;
+  std::filesystem::path path_;
 };
 
 }  // namespace salvage

@@ -83,5 +83,43 @@ TEST_F(File, that_cannot_be_opened_says_which) {
   EXPECT_EQ(AtomicFile::create(folder_ / "no" / "out", 0).error().code(), ErrorCode::kNotFound);
 }
 
+TEST_F(File, that_grows_goes_on_where_it_stopped) {
+  const auto part = folder_ / "a.part";
+  {
+    auto file = AppendFile::open(part, 1000);
+    ASSERT_TRUE(file) << file.error().message();
+    EXPECT_EQ(file->size(), 0U);
+    ASSERT_TRUE(file->write(bytes_of("one ")));
+  }
+  EXPECT_EQ(std::filesystem::file_size(part), 4U);
+  auto file = AppendFile::open(part, 1000);
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->size(), 4U);
+  ASSERT_TRUE(file->write(bytes_of("two")));
+  EXPECT_EQ(file->size(), 7U);
+  ASSERT_TRUE(file->publish(folder_ / "a"));
+  EXPECT_FALSE(std::filesystem::exists(part));
+  std::ifstream in(folder_ / "a");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "one two");
+}
+
+TEST_F(File, that_grows_is_a_regular_file_in_a_folder_that_exists) {
+  const auto folder = AppendFile::open(folder_, 0);
+  ASSERT_FALSE(folder);
+  EXPECT_EQ(folder.error().code(), ErrorCode::kInvalidArgument);
+  const auto nowhere = AppendFile::open(folder_ / "nowhere" / "a", 0);
+  ASSERT_FALSE(nowhere);
+  EXPECT_EQ(nowhere.error().code(), ErrorCode::kNotFound);
+}
+
+TEST_F(File, takes_room_on_the_disk_from_the_moment_it_was_reserved) {
+  EXPECT_EQ(disk_bytes(folder_ / "none"), 0U);
+  auto file = AppendFile::open(folder_ / "a.part", 0);
+  ASSERT_TRUE(file);
+  ASSERT_TRUE(file->write(std::vector<std::byte>(100'000, std::byte{1})));
+  ASSERT_TRUE(file->publish(folder_ / "a"));
+  EXPECT_GE(disk_bytes(folder_ / "a"), 100'000U);
+}
+
 }  // namespace
 }  // namespace salvage
