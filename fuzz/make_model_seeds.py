@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Seeds of gguf_fuzz and shard_fuzz: tiny models of architectures with different rules."""
+"""Seeds of gguf_fuzz, shard_fuzz, skeleton_fuzz: tiny models of architectures with different rules; and of
+catalogue_fuzz."""
+import hashlib
+import json
 import pathlib
 import struct
 
@@ -46,12 +49,34 @@ def model(architecture, extra):
         head += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, len(data))
         count = shape[0] * (shape[1] if len(shape) > 1 else 1)
         data += struct.pack(f"<{count}f", *[1.0] * count)
-    start = b"GGUF" + struct.pack("<IQQ", 3, len(shapes), len(keys)) + head
-    return start + b"\0" * (-len(start) % 8) + data
+    return b"GGUF" + struct.pack("<IQQ", 3, len(shapes), len(keys)) + head, data
+
+
+def padded(header, data):
+    return header + b"\0" * (-len(header) % 8) + data
+
+
+def catalogue_entry(layers):
+    names = ["embedding", *(f"layer {i}" for i in range(layers)), "output", "shared"]
+    pieces = [{"name": name, "digest": hashlib.sha256(name.encode()).hexdigest(), "bytes": 100 + len(name)}
+              for name in names]
+    digest = hashlib.sha256(b"skeleton").hexdigest()
+    entry = {"version": 1, "name": "tiny", "model_digest": digest, "skeleton": digest,
+             "skeleton_bytes": 1000, "pieces": pieces}
+    return json.dumps(entry, separators=(",", ":")).encode()
+
+
+def write(fuzzer, name, data):
+    path = CORPUS / fuzzer / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
 
 
 for architecture, extra in MODELS.items():
-    for fuzzer, prefix in (("gguf_fuzz", b""), ("shard_fuzz", b"\0\1"), ("shard_fuzz", b"\1\2")):
-        path = CORPUS / fuzzer / (architecture + prefix.hex())
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(prefix + model(architecture, extra))
+    start, weights = model(architecture, extra)
+    write("gguf_fuzz", architecture, padded(start, weights))
+    for prefix in (b"\0\1", b"\1\2"):
+        write("shard_fuzz", architecture + prefix.hex(), prefix + padded(start, weights))
+    write("skeleton_fuzz", architecture, b"\0\1" + start)
+for layer_count in (0, 1, 12):
+    write("catalogue_fuzz", f"layers{layer_count}", catalogue_entry(layer_count))

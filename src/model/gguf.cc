@@ -154,6 +154,19 @@ Result<Gguf> Gguf::from_parts(std::vector<std::unique_ptr<ByteSource>> parts,
   return gguf;
 }
 
+Gguf Gguf::from_header(GgufHeader header, std::unique_ptr<ByteSource> data, std::string name) {
+  Gguf gguf;
+  gguf.metadata_ = std::move(header.metadata);
+  gguf.alignment_ = header.alignment;
+  gguf.tensors_ = std::move(header.tensors);
+  for (std::size_t i = 0; i < gguf.tensors_.size(); ++i) {
+    gguf.tensor_index_.emplace(gguf.tensors_[i].name, i);
+  }
+  gguf.parts_.push_back(std::move(data));
+  gguf.names_.push_back(std::move(name));
+  return gguf;
+}
+
 const TensorInfo* Gguf::find_tensor(std::string_view name) const {
   const auto found = tensor_index_.find(std::string(name));
   return found == tensor_index_.end() ? nullptr : &tensors_[found->second];

@@ -54,6 +54,8 @@ struct TensorInfo {
   std::uint64_t row_bytes() const;  // of shape[0] elements
 };
 
+struct GgufHeader;  // model/gguf_header.h
+
 class Gguf {
  public:
   // Opens a model. If the name ends in -00001-of-0000N.gguf, whichever part is named, all N are
@@ -62,6 +64,10 @@ class Gguf {
   // The same from bytes; `names` are for messages and as many as `parts`.
   static Result<Gguf> from_parts(std::vector<std::unique_ptr<ByteSource>> parts,
                                  std::vector<std::string> names);
+  // A model of one part whose header was read before. `data` answers for tensor data alone, at its
+  // place in the file; null = none, and nothing may be read until replace_data().
+  static Gguf from_header(GgufHeader header, std::unique_ptr<ByteSource> data, std::string name);
+  void replace_data(std::unique_ptr<ByteSource> data) { parts_.front() = std::move(data); }
 
   const Metadata& metadata() const { return metadata_; }
   std::span<const TensorInfo> tensors() const { return tensors_; }

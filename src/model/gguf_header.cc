@@ -268,7 +268,8 @@ std::uint64_t padded(std::uint64_t bytes, std::uint64_t alignment) {
 }
 
 // Offsets must be the running sum of padded sizes, as libllama demands too: no overlap, no gap.
-Result<void> place_tensors(const ByteSource& file, std::uint64_t data_begin, GgufHeader& header) {
+Result<void> place_tensors(const ByteSource& file, TensorData data, GgufHeader& header) {
+  const std::uint64_t data_begin = padded(header.header_bytes, header.alignment);
   std::uint64_t next = 0;
   std::uint64_t end = data_begin;
   const TensorInfo* first_cut = nullptr;
@@ -288,6 +289,7 @@ Result<void> place_tensors(const ByteSource& file, std::uint64_t data_begin, Ggu
     if (end > file.size() && first_cut == nullptr) first_cut = &tensor;
     next += padded(tensor.bytes, header.alignment);
   }
+  if (data == TensorData::kElsewhere) return {};
   if (first_cut != nullptr) {
     return corrupt(
         fmt::format("truncated: {} bytes are missing at the end, from tensor \"{}\" on; "
@@ -304,7 +306,7 @@ Result<void> place_tensors(const ByteSource& file, std::uint64_t data_begin, Ggu
 
 }  // namespace
 
-Result<GgufHeader> read_gguf_header(const ByteSource& file) {
+Result<GgufHeader> read_gguf_header(const ByteSource& file, TensorData data) {
   HeaderReader in(file);
   ASSIGN_OR_RETURN(const Counts counts, read_counts(in, file));
   GgufHeader header;
@@ -318,7 +320,8 @@ Result<GgufHeader> read_gguf_header(const ByteSource& file) {
     }
     header.tensors.push_back(std::move(tensor));
   }
-  RETURN_IF_ERROR(place_tensors(file, padded(in.offset(), header.alignment), header));
+  header.header_bytes = in.offset();
+  RETURN_IF_ERROR(place_tensors(file, data, header));
   return header;
 }
 

@@ -200,6 +200,12 @@ Result<std::uint64_t> gguf_bytes(const Metadata& metadata, std::span<const Outpu
   return header + padding_after(header, alignment) + layout.data_bytes;
 }
 
+Result<void> write_gguf_header(const Metadata& metadata, std::span<const OutputTensor> tensors,
+                               ByteSink& sink) {
+  ASSIGN_OR_RETURN(const Layout layout, lay_out(tensors, alignment_of(metadata)));
+  return write_header(metadata, tensors, layout, sink);
+}
+
 Result<void> write_gguf(const Metadata& metadata, std::span<const OutputTensor> tensors,
                         ByteSink& sink, const Progress& progress) {
   const std::uint64_t alignment = alignment_of(metadata);

@@ -53,6 +53,10 @@ OutputTensor copy_of(const Gguf& model, const TensorInfo& tensor, std::string na
 // Size of the file that write_gguf() makes of the same arguments; fails where that would.
 Result<std::uint64_t> gguf_bytes(const Metadata& metadata, std::span<const OutputTensor> tensors);
 
+// What write_gguf() puts before the tensors' data, without the padding.
+Result<void> write_gguf_header(const Metadata& metadata, std::span<const OutputTensor> tensors,
+                               ByteSink& sink);
+
 Result<void> write_gguf(const Metadata& metadata, std::span<const OutputTensor> tensors,
                         ByteSink& sink, const Progress& progress);
 

@@ -26,12 +26,17 @@ Result<void> write_plan(const Gguf& model, const FilePlan& plan, const std::file
   return file.commit();
 }
 
+Result<std::string> digest_for(const Gguf& model, const ShardOptions& options) {
+  if (!options.model_digest.empty()) return options.model_digest;
+  return model_digest(model);
+}
+
 }  // namespace
 
 Result<void> write_shard(const Gguf& model, LayerRange layers, const std::filesystem::path& path,
                          const ShardOptions& options) {
   ASSIGN_OR_RETURN(const SplitRules rules, split_rules(model, options.unproven));
-  ASSIGN_OR_RETURN(const std::string digest, model_digest(model));
+  ASSIGN_OR_RETURN(const std::string digest, digest_for(model, options));
   ASSIGN_OR_RETURN(const FilePlan plan, plan_shard(model, layers, rules, digest));
   return write_plan(model, plan, path, options.progress);
 }
@@ -39,7 +44,7 @@ Result<void> write_shard(const Gguf& model, LayerRange layers, const std::filesy
 Result<void> write_embedding_table(const Gguf& model, const std::filesystem::path& path,
                                    const ShardOptions& options) {
   RETURN_IF_ERROR(architecture_row(model));
-  ASSIGN_OR_RETURN(const std::string digest, model_digest(model));
+  ASSIGN_OR_RETURN(const std::string digest, digest_for(model, options));
   ASSIGN_OR_RETURN(const FilePlan plan, plan_embedding_table(model, digest));
   return write_plan(model, plan, path, options.progress);
 }

@@ -27,6 +27,9 @@ namespace salvage::model {
 struct ShardOptions {
   Progress progress = {};  // 0..1, returns false to stop
   Unproven unproven = Unproven::kRefuse;
+  // The model's digest (model/digest.h) where it is known; for a model put together from pieces it
+  // must be given, since computing it takes data of every tensor. Empty = computed.
+  std::string model_digest = {};
 };
 
 Result<void> write_shard(const Gguf& model, LayerRange layers, const std::filesystem::path& path,
