@@ -6,19 +6,16 @@
 #include <sstream>
 #include <string>
 #include <system_error>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "base/file.h"
-#include "base/sha256.h"
 
 namespace salvage::store {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 constexpr std::size_t kSealBytesMax = 256;
 
 struct Seal {
@@ -31,17 +28,10 @@ fs::path seal_path(const fs::path& file) {
   return file.string() + ".seal";
 }
 
-Result<std::string> hash_file(const fs::path& path) {
+Result<std::string> hash_file(const fs::path& path, const model::ByteProgress& progress = {}) {
   ASSIGN_OR_RETURN(const ReadOnlyFile file, ReadOnlyFile::open(path));
-  Sha256 hash;
-  std::vector<std::byte> buffer(kReadBytes);
-  for (std::uint64_t at = 0; at < file.size(); at += buffer.size()) {
-    const std::uint64_t left = file.size() - at;
-    buffer.resize(static_cast<std::size_t>(std::min<std::uint64_t>(left, kReadBytes)));
-    RETURN_IF_ERROR(file.read_at(at, buffer));
-    hash.update(buffer);
-  }
-  return hash.hex();
+  ASSIGN_OR_RETURN(PieceDigest digest, model::hash_content(file, progress));
+  return std::move(digest.value);
 }
 
 // Size and time of change; the digest stays empty.
@@ -91,6 +81,14 @@ bool seal_intact(const fs::path& file) {
   // Only touched. If the seal cannot be renewed it is hashed again next time.
   (void)write_seal(file, {*digest, now->bytes, now->changed});
   return true;
+}
+
+Result<bool> content_is_sealed(const fs::path& file, const model::ByteProgress& progress) {
+  const auto sealed = read_seal(file);
+  if (!sealed) return false;
+  auto digest = hash_file(file, progress);
+  if (!digest && digest.error().code() == ErrorCode::kCancelled) return fail(digest.error());
+  return digest && *digest == sealed->digest;
 }
 
 }  // namespace salvage::store

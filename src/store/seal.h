@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "base/result.h"
+#include "model/piece.h"
 
 namespace salvage::store {
 
@@ -17,5 +18,9 @@ Result<void> put_seal(const std::filesystem::path& file);
 
 // False: no seal, or not the content that was sealed.
 bool seal_intact(const std::filesystem::path& file);
+
+// Reads all of the file, whatever its size and time say.
+Result<bool> content_is_sealed(const std::filesystem::path& file,
+                               const model::ByteProgress& progress);
 
 }  // namespace salvage::store
