@@ -12,7 +12,7 @@ set -euo pipefail
 
 build_packages=(
   make g++ cmake ninja-build ccache git ca-certificates
-  libexpected-dev libfmt-dev libssl-dev libcli11-dev libxxhash-dev
+  libexpected-dev libfmt-dev libssl-dev libcli11-dev libxxhash-dev libsqlite3-dev
   libgtest-dev libgmock-dev librapidcheck-dev
 )
 test_packages=(

@@ -115,7 +115,10 @@ DeploymentActions Deployment::restore(DeploymentRecord record) {
   restored_ = true;
   return_until_ = now_ + kReturnWait;
   const std::string missing = missing_home();
-  if (missing.empty()) {
+  if (record_.home.empty()) {
+    // It never came to a plan. Not for the first node alone that happens to connect.
+    wait(WaitFor::kPause, return_until_, "for nodes to connect", actions);
+  } else if (missing.empty()) {
     replan("", actions);
   } else {
     wait(WaitFor::kNode, return_until_, "for " + missing + " to come back", actions);
@@ -247,20 +250,35 @@ void Deployment::carry_out(PlanEpoch epoch, planner::Placement placement,
   for (planner::PlacedStage& placed : placement.stages) {
     stages_.push_back({.placed = std::move(placed)});
   }
-  if (!record_.options.split.empty()) {
-    // Which nodes the numbers meant is known now; later others may be online.
-    record_.options.split.clear();
-    for (const StageStatus& stage : stages_) {
-      const LayerRange layers = stage.placed.layers;
-      record_.options.pins[stage.placed.node] = {.layer_count = layers.count(), .layers = layers};
-    }
-    persist(actions);
-  }
+  settle_record(actions);
   enter(DeploymentState::kFetching, "", actions);
   for (std::uint32_t i = 0; i < stages_.size(); ++i) {
     const planner::PlacedStage& placed = stages_[i].placed;
     actions.push_back(FetchLayers{epoch_, placed.node, StageIndex{i}, placed.layers});
   }
+}
+
+// What a restart must know of the first plan, ready or not: which nodes the numbers of --split
+// meant, since others may be online by then, and which nodes to wait for.
+void Deployment::settle_record(DeploymentActions& actions) {
+  if (!record_.home.empty() && record_.options.split.empty()) return;
+  if (!record_.options.split.empty()) {
+    record_.options.split.clear();
+    for (const StageStatus& stage : stages_) {
+      const LayerRange layers = stage.placed.layers;
+      record_.options.pins[stage.placed.node] = {.layer_count = layers.count(), .layers = layers};
+    }
+  }
+  if (record_.home.empty()) record_.home = home_of_stages();
+  persist(actions);
+}
+
+std::vector<HomeStage> Deployment::home_of_stages() const {
+  std::vector<HomeStage> home;
+  for (const StageStatus& stage : stages_) {
+    home.push_back({stage.placed.node, stage.placed.name, stage.placed.layers});
+  }
+  return home;
 }
 
 // --- what the nodes do --------------------------------------------------------------------------
@@ -351,10 +369,7 @@ DeploymentActions Deployment::pipeline_connected(PlanEpoch epoch) {
   DeploymentActions actions;
   if (state_ != DeploymentState::kLinking || epoch != epoch_) return actions;
   restored_ = false;
-  record_.home.clear();
-  for (const StageStatus& stage : stages_) {
-    record_.home.push_back({stage.placed.node, stage.placed.name, stage.placed.layers});
-  }
+  record_.home = home_of_stages();
   persist(actions);
   enter(DeploymentState::kReady, "", actions);
   return actions;

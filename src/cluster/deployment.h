@@ -200,6 +200,8 @@ class Deployment {
   void ask_planner(DeploymentActions& actions);
   bool plan_wanted();
   void carry_out(PlanEpoch epoch, planner::Placement placement, DeploymentActions& actions);
+  void settle_record(DeploymentActions& actions);
+  std::vector<HomeStage> home_of_stages() const;
   bool waits_for_home(const planner::Placement& placement, DeploymentActions& actions);
   void start_workers(DeploymentActions& actions);
   void load_stages(DeploymentActions& actions);

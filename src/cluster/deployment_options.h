@@ -33,7 +33,7 @@ struct DeploymentOptions {
   friend bool operator==(const DeploymentOptions&, const DeploymentOptions&) = default;
 };
 
-// A stage's place when the model was last ready.
+// A stage's place when the model was last ready; before that, in its first plan.
 struct HomeStage {
   NodeId node;
   std::string name;  // of the node, for messages

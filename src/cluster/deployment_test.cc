@@ -453,6 +453,28 @@ TEST_F(RestoreTest, what_does_not_fit_waits_for_a_node) {
   EXPECT_EQ(all<MakePlan>().size(), 1);
 }
 
+TEST_F(RestoreTest, a_load_that_was_cut_short_goes_on_with_its_plan) {
+  Deployment first(ModelId{"m"}, {id_of('a'), id_of('b')}, now_);
+  on(first.load({.split = {4, 4}}));
+  on(first.planned(PlanEpoch{1}, placement("ab")));
+  ASSERT_EQ(persisted_.home.size(), 2);
+  on(deployment_.restore(persisted_));
+  EXPECT_EQ(reason(), "for node-b to come back");
+  on(deployment_.node_online(id_of('b')));
+  ASSERT_EQ(all<MakePlan>().size(), 1);
+  EXPECT_TRUE(all<MakePlan>()[0].options.split.empty());
+  EXPECT_EQ(all<MakePlan>()[0].options.pins.size(), 2);
+}
+
+TEST_F(RestoreTest, a_load_without_a_plan_does_not_begin_with_the_first_node_alone) {
+  on(deployment_.restore({.options = {}, .loaded = true, .home = {}}));
+  on(deployment_.node_online(id_of('b')));
+  EXPECT_TRUE(last_.empty());
+  pass(30);
+  ASSERT_EQ(all<MakePlan>().size(), 1);
+  EXPECT_EQ(all<MakePlan>()[0].nodes.size(), 2);
+}
+
 TEST_F(RestoreTest, what_was_unloaded_stays_so) {
   persisted_.loaded = false;
   on(deployment_.restore(persisted_));

@@ -27,6 +27,7 @@ struct MemoryNeed {
   std::uint64_t cache_bytes = 0;
   std::uint64_t work_bytes = 0;
   std::uint64_t total_bytes() const { return weight_bytes + cache_bytes + work_bytes; }
+  friend bool operator==(const MemoryNeed&, const MemoryNeed&) = default;
 };
 
 // request.layers must lie within the model.
