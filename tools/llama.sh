@@ -7,6 +7,8 @@
 #   tools/llama.sh root    prints that root without building: it has source/ and build/
 #   tools/llama.sh key     prints what tells one build from another
 #   tools/llama.sh peers   llama-bench, llama-server, ... as upstream builds them; prints their folder
+#   tools/llama.sh portable SYSROOT   like build, but in a sysroot (tools/dist_sysroot.sh) and without kernels
+#   tools/llama.sh variants SYSROOT   the kernels for it, one module a generation of CPUs; prints their folder
 #
 # Environment: SALVAGE_CACHE (cache folder), SALVAGE_LLAMA_CPP_DIR (use this tree, don't fetch),
 # CC and CXX (compilers), SALVAGE_MEMORY_MIB (what to believe about free memory).
@@ -32,6 +34,16 @@ flags=(
 )
 # shellcheck disable=SC2034  # build_in takes it by name
 targets=(llama llama-common)
+
+# For the portable directory: kernels come as modules that are chosen at run time, everything else is as
+# above. Two builds, since ggml makes modules only where it makes shared libraries.
+portable_flags=("${flags[@]/-DGGML_NATIVE=ON/-DGGML_NATIVE=OFF}" -DGGML_CPU=OFF)
+variant_flags=(
+  "${flags[@]/-DGGML_NATIVE=ON/-DGGML_NATIVE=OFF}"
+  -DBUILD_SHARED_LIBS=ON -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON -DLLAMA_BUILD_COMMON=OFF
+)
+# shellcheck disable=SC2034  # build_in takes it by name
+variant_targets=(variants)
 
 # The peers are llama.cpp at its own best: upstream's defaults, plus RPC.
 peer_flags=(
@@ -235,6 +247,32 @@ build() {
   echo "$root"
 }
 
+# in_sysroot SYSROOT: the flags of a build in it. The source's own path is in its assertions: it goes.
+in_sysroot() {
+  echo "-DCMAKE_TOOLCHAIN_FILE=$1/toolchain.cmake"
+  echo "-DCMAKE_PROJECT_ggml_INCLUDE=$1/detach_variants.cmake"
+  # CMake adds these after the toolchain's, of which the last word holds.
+  echo "-DCMAKE_C_FLAGS_RELEASE=-O3 -DNDEBUG -ffile-prefix-map=$source_dir=llama.cpp"
+  echo "-DCMAKE_CXX_FLAGS_RELEASE=-O3 -DNDEBUG -ffile-prefix-map=$source_dir=llama.cpp"
+}
+
+# special LABEL TARGETS(nameref) SYSROOT FLAG...: builds in a sysroot; prints the root.
+special() {
+  local label=$1 target_list=$2 root extra sysroot_key
+  sysroot_key=$(cat "$3/key" 2>/dev/null) || die "give the folder that tools/dist_sysroot.sh prints."
+  mapfile -t extra < <(in_sysroot "$3")
+  shift 3
+  need_tools
+  make_cache_dir "$cache_dir"
+  root=$(root_of "$(key "$sysroot_key" "$@" "${extra[@]}")")-$label
+  if [ ! -f "$root/complete" ] || [ -n "${SALVAGE_LLAMA_CPP_DIR:-}" ]; then
+    take_lock "llama-$version"
+    fetch
+    build_in "$root" "llama.cpp $version, $label" "$target_list" "$@" "${extra[@]}"
+  fi
+  echo "$root"
+}
+
 peers() {
   local root
   need_tools
@@ -258,6 +296,11 @@ case "${1:-}" in
   root) root_of "$(key "${flags[@]}")" ;;
   key) key "${flags[@]}" ;;
   peers) peers ;;
+  portable) special portable targets "${2:-}" "${portable_flags[@]}" ;;
+  variants)
+    root=$(special variants variant_targets "${2:-}" "${variant_flags[@]}")
+    echo "$root/build/bin"
+    ;;
   *)
     sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" >&2
     exit 2

@@ -50,6 +50,21 @@ fails "could not be downloaded.*check the network" \
   env PATH="$offline" SALVAGE_CACHE="$scratch/b" tools/llama.sh fetch
 fails "is not a llama.cpp source tree" env SALVAGE_LLAMA_CPP_DIR="$scratch" tools/llama.sh fetch
 
+# The portable directory: no sysroot, no package, a package that isn't the pinned one.
+fails "give the folder that tools/dist_sysroot.sh prints" \
+  env SALVAGE_CACHE="$scratch/d" tools/llama.sh variants "$scratch/nosuch"
+libc=$scratch/d/dl/$(basename "$(pin third_party/glibc.pin libc6)")
+mkdir -p "$scratch/d/dl" "$scratch/mirror"
+echo damaged >"$libc"
+fails "could not be fetched.*SALVAGE_DEBIAN_MIRROR.*$scratch/d/dl" \
+  env SALVAGE_CACHE="$scratch/d" SALVAGE_DEBIAN_MIRROR="file:$scratch/mirror" tools/dist_sysroot.sh libc
+[ ! -e "$libc" ] || die "test: the damaged package is still in the cache"
+mkdir -p "$scratch/mirror/$(dirname "$(pin third_party/glibc.pin libc6)")"
+echo forged >"$scratch/mirror/$(pin third_party/glibc.pin libc6)"
+fails "could not be fetched" \
+  env SALVAGE_CACHE="$scratch/d" SALVAGE_DEBIAN_MIRROR="file:$scratch/mirror" tools/dist_sysroot.sh libc
+[ ! -e "$libc" ] || die "test: a forged package lies in the cache"
+
 # A damaged package in the cache is thrown away; what npm brings instead must have the pinned hash.
 mkdir -p "$scratch/c/dl"
 package=$scratch/c/dl/$(pin third_party/llama.cpp.pin npm_package | tr @ -).tgz
