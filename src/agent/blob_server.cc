@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -71,12 +72,20 @@ Result<void> BlobServer::answer(transport::Connection& connection, const wire::B
     reply.error_code = error_code_name(read.error().code());
     reply.error = read.error().message();
   }
-  pace_(bytes.size());
+  return send(connection, reply, bytes);
+}
+
+Result<void> BlobServer::send(transport::Connection& connection, const wire::BlobReply& reply,
+                              std::span<const std::byte> bytes) {
   std::vector<std::byte> body;
   RETURN_IF_ERROR(wire::encode_control(reply, body));
+  const std::uint64_t rate = pacer_.rate();
+  connection.set_pace(rate);
+  const TimePoint begin = clock_.now();
   RETURN_IF_ERROR(connection.send_frame(
       {.type = wire::BlobReply::kType, .epoch = {}, .step = {}, .body = body, .data = bytes},
-      deadline_after(clock_.now(), kSendTime)));
+      deadline_after(begin, kSendTime)));
+  if (rate == 0) pacer_.sent(bytes.size(), clock_.now() - begin);
   MutexLock lock(mutex_);
   bytes_sent_ += bytes.size();
   return {};

@@ -8,11 +8,11 @@
 // Threads: serve() runs on the caller's thread until the connection ends; any number at once.
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <set>
-#include <vector>
+#include <span>
 
+#include "agent/pacer.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/result.h"
@@ -25,11 +25,8 @@ namespace salvage::agent {
 
 class BlobServer {
  public:
-  // Called before so many bytes leave; returns when they may (agent/pacer.h).
-  using Pace = std::function<void(std::uint64_t bytes)>;
-
-  BlobServer(const store::PieceStore& store, const Clock& clock, Pace pace)
-      : store_(store), clock_(clock), pace_(std::move(pace)) {}
+  BlobServer(const store::PieceStore& store, const Clock& clock, Pacer& pacer)
+      : store_(store), clock_(clock), pacer_(pacer) {}
 
   void serve(std::unique_ptr<transport::Connection> connection) EXCLUDES(mutex_);
   // Ends all connections; serve() returns at once from then on.
@@ -44,12 +41,14 @@ class BlobServer {
   };
   Result<void> answer(transport::Connection& connection, const wire::BlobRequest& request,
                       Blob& blob);
+  Result<void> send(transport::Connection& connection, const wire::BlobReply& reply,
+                    std::span<const std::byte> bytes);
   Result<void> open(const wire::BlobRequest& request, Blob& blob) const;
   Result<void> check(const wire::BlobRequest& request) const;
 
   const store::PieceStore& store_;
   const Clock& clock_;
-  const Pace pace_;
+  Pacer& pacer_;
   mutable Mutex mutex_;
   std::set<transport::Connection*> live_ GUARDED_BY(mutex_);
   bool stopped_ GUARDED_BY(mutex_) = false;

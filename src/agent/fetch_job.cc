@@ -20,6 +20,8 @@ using std::chrono::seconds;
 constexpr Logger kLog("fetch");
 constexpr auto kReportPeriod = milliseconds(250);
 constexpr auto kTickPeriod = milliseconds(500);
+// Others may fetch from us what we have just got; the list is long, so not after every piece.
+constexpr auto kInventoryPeriod = seconds(2);
 constexpr auto kBlobTime = seconds(30);
 
 Error cancelled_error() {
@@ -68,6 +70,7 @@ Result<void> FetchJob::carry_out() {
   RETURN_IF_ERROR(open_sources());
   report("catalogue", true);
   RETURN_IF_ERROR(get_catalogue());
+  if (layers_.count() == 0) return {};  // the catalogue is all that was wanted
   RETURN_IF_ERROR(store_.check_room(model_, layers_));
   RETURN_IF_ERROR(get_pieces());
   if (options_.order.spare) return {};
@@ -258,7 +261,10 @@ Result<void> FetchJob::finish(const PieceDigest& piece) {
       writer->second->finish([this](std::uint64_t) { return !cancelled(); });
   writers_.erase(writer);
   if (stored) {
-    events_.inventory(model_);
+    if (clock_.now() - last_inventory_ > kInventoryPeriod) {
+      last_inventory_ = clock_.now();
+      events_.inventory(model_);
+    }
     return apply(plan_->piece_stored(piece, clock_.now()));
   }
   if (stored.error().code() != ErrorCode::kCorrupt) return fail(stored.error());

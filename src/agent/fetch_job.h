@@ -107,6 +107,7 @@ class FetchJob {
   std::uint64_t next_request_ = 1;  // of catalogue blobs; the plan numbers its own
   wire::FetchProgress state_;
   TimePoint last_report_;
+  TimePoint last_inventory_{};
 
   std::thread thread_;
 };

@@ -70,7 +70,7 @@ class FetchJobTest : public testing::Test {
                                                     [](std::string_view, double) { return true; });
     EXPECT_TRUE(model) << model.error().message();
     model_ = *model;
-    machine->blobs = std::make_unique<BlobServer>(*machine->store, clock_, [](std::uint64_t) {});
+    machine->blobs = std::make_unique<BlobServer>(*machine->store, clock_, pacer_);
     std::vector<std::unique_ptr<transport::Listener>> listeners;
     listeners.push_back(*transport_->listen(*transport::parse_endpoint(machine->endpoint)));
     machine->door = std::make_unique<pipeline::Door>(
@@ -120,6 +120,7 @@ class FetchJobTest : public testing::Test {
   }
 
   SteadyClock clock_;
+  Pacer pacer_{clock_};
   fs::path root_;
   ModelId model_;
   std::unique_ptr<transport::Transport> transport_ = transport::make_memory_transport();

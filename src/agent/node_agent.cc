@@ -31,7 +31,7 @@ NodeAgent::NodeAgent(NodeAgentOptions options, NodeAgentEvents events, store::Pi
       transport_(transport),
       clock_(clock),
       pacer_(clock),
-      blobs_(store, clock, [this](std::uint64_t bytes) { pacer_.wait_for(bytes); }) {
+      blobs_(store, clock, pacer_) {
   NodeLinkEvents link;
   link.addresses = events_.coordinator_addresses;
   link.up = [this](const transport::Connection&) { return on_link_up(); };
@@ -63,7 +63,6 @@ void NodeAgent::serve_weights(std::unique_ptr<transport::Connection> connection)
 }
 
 void NodeAgent::stop_serving() {
-  pacer_.stop();
   blobs_.stop();
 }
 

@@ -1,11 +1,10 @@
 #pragma once
 
 // Keeps transfers of weights from slowing down answers: while stages of this machine compute,
-// weights leave at a fraction of the rate that the link has shown, in small steps, so that a
-// micro-batch never waits behind more than a few milliseconds of them; otherwise they are not held
-// back at all. Thread rule: everything from any thread.
+// weights leave at a fraction of the rate that they have reached before, spread evenly by the
+// system, so that a micro-batch finds the wire free; otherwise they are not held back at all.
+// Thread rule: everything from any thread.
 
-#include <chrono>
 #include <cstdint>
 
 #include "base/clock.h"
@@ -17,21 +16,18 @@ class Pacer {
  public:
   explicit Pacer(const Clock& clock) : clock_(clock) {}
 
-  // A stage of this machine has work right now.
+  // A stage of this machine has computed something just now.
   void stage_active() EXCLUDES(mutex_);
-  // Returns when `bytes` may leave.
-  void wait_for(std::uint64_t bytes) EXCLUDES(mutex_);
-  void stop() EXCLUDES(mutex_);
+  // So many bytes of weights left in this time, while they were not held back.
+  void sent(std::uint64_t bytes, Duration time) EXCLUDES(mutex_);
+  // Bytes a second at which weights may leave now; 0: as fast as they can.
+  std::uint64_t rate() const EXCLUDES(mutex_);
 
  private:
-  bool active() const REQUIRES(mutex_);
-
   const Clock& clock_;
-  Mutex mutex_;
-  Condition stopped_wake_;
+  mutable Mutex mutex_;
   TimePoint last_active_ GUARDED_BY(mutex_){};
-  TimePoint next_ GUARDED_BY(mutex_){};
-  bool stopped_ GUARDED_BY(mutex_) = false;
+  double best_ GUARDED_BY(mutex_) = 0;  // bytes a second
 };
 
 }  // namespace salvage::agent

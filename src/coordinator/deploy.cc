@@ -108,19 +108,8 @@ planner::LayersByNode Service::held_layers(const ModelId& model) const {
 // --- fetching ------------------------------------------------------------------------------------
 
 void Service::act_on(Entry& entry, const cluster::FetchLayers& action) {
-  const ModelId model = entry.deployment.status().model;
-  wire::FetchOrder order{.epoch = action.epoch.value,
-                         .model = model.value,
-                         .layer_begin = action.layers.begin,
-                         .layer_end = action.layers.end,
-                         .sources = {}};
-  for (const NodeId& node : membership_->online()) {
-    const auto models = inventories_.find(node);
-    if (models == inventories_.end() || !models->second.contains(model)) continue;
-    wire::FetchSource source{.node = node.value, .endpoints = addresses_of(node, 0), .pieces = {}};
-    for (const PieceDigest& piece : models->second.at(model)) source.pieces.push_back(piece.value);
-    if (!source.endpoints.empty()) order.sources.push_back(std::move(source));
-  }
+  wire::FetchOrder order = fetch_order(entry.deployment.status().model, action.layers);
+  order.epoch = action.epoch.value;
   if (send_to(action.node, order, action.epoch)) return;
   act(entry,
       entry.deployment.fetch_failed({action.epoch, action.stage}, "the node can't be reached"));
@@ -331,6 +320,7 @@ void Service::act_on(Entry& entry, const cluster::Announce& action) {
         .model = entry.model_name,
         .state = std::string(cluster::deployment_state_name(action.state)),
         .detail = action.reason});
+  if (action.state == cluster::DeploymentState::kReady) order_spares(entry);
 }
 
 void Service::act_on(Entry& entry, const cluster::PersistDeployment& action) {

@@ -72,6 +72,7 @@ Service::~Service() {
   }
   (void)loop_.call(
       [this] {
+        ended_ = true;
         for (auto& [id, session] : sessions_) session->close();
         for (auto& [model, entry] : entries_) {
           if (entry->pipeline) {
@@ -174,6 +175,7 @@ void Service::serve_node(std::unique_ptr<transport::Connection> connection,
       deadline_after(parts_.clock.now(), kFirstFrameTime));
   if (!facts) return;
   const bool posted = loop_.post([this, session, hello, facts = *facts] {
+    if (ended_) return session->close();
     sessions_[session->id()] = session;
     act(membership_->link_up(session->id(), {.node = session->node(),
                                              .name = facts.name,

@@ -145,6 +145,11 @@ class Service final : public Coordinator {
   void forget_epoch(Entry& entry);
   Result<void> restore_deployments();
 
+  // --- spares.cc ---
+  wire::FetchOrder fetch_order(const ModelId& model, LayerRange layers) const;  // loop
+  void order_spares(const Entry& entry);                                        // loop
+  void order_catalogue(const ModelId& model);                                   // loop
+
   // --- stage_frames.cc ---
   Result<void> take_stage_frame(const SessionPtr& session, const wire::FrameHeader& header,
                                 std::span<const std::byte> body);  // loop
@@ -183,6 +188,7 @@ class Service final : public Coordinator {
   // The loop's.
   std::optional<cluster::Membership> membership_;
   cluster::Invites invites_;
+  bool ended_ = false;  // links that come now are too late
   TimePoint next_membership_tick_{};
   std::map<cluster::LinkId, SessionPtr> sessions_;
   std::map<ModelId, std::unique_ptr<Entry>> entries_;

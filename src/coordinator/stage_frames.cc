@@ -108,6 +108,7 @@ Result<void> Service::take_fetch(const SessionPtr& session, std::span<const std:
 
 Result<void> Service::take_inventory(const SessionPtr& session, std::span<const std::byte> body) {
   ASSIGN_OR_RETURN(const auto said, wire::decode_control<wire::Inventory>(body));
+  if (!model::is_digest(said.model)) return fail(ErrorCode::kCorrupt, "an inventory of no model");
   std::set<PieceDigest> pieces;
   for (const std::string& piece : said.pieces) {
     if (!model::is_digest(piece)) return fail(ErrorCode::kCorrupt, "an inventory of no digests");
@@ -118,6 +119,7 @@ Result<void> Service::take_inventory(const SessionPtr& session, std::span<const 
     models.erase(ModelId{said.model});
   } else {
     models[ModelId{said.model}] = std::move(pieces);
+    order_catalogue(ModelId{said.model});
   }
   return {};
 }

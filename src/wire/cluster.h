@@ -125,8 +125,8 @@ struct FetchSource {
   friend bool operator==(const FetchSource&, const FetchSource&) = default;
 };
 
-// Have these layers of a model on your disk. The catalogue entry and the skeleton are fetched first
-// where they are missing; every source has both.
+// Have these layers of a model on your disk; no layers: only know the model. The catalogue entry
+// and the skeleton are fetched first where they are missing; every source has both.
 struct FetchOrder {
   static constexpr FrameType kType = FrameType::kFetchOrder;
   std::uint64_t epoch = 0;
