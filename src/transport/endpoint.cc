@@ -1,22 +1,24 @@
 #include "transport/endpoint.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
+
+#include "base/ip_address.h"
 
 namespace salvage::transport {
 namespace {
 
 // sockaddr_un::sun_path, less the terminating zero.
 constexpr std::size_t kUnixPathBytesMax = 107;
+constexpr std::size_t kInterfaceBytesMax = 15;  // IFNAMSIZ, less the terminating zero
+constexpr std::size_t kNodeIdDigits = 64;
 
 tl::unexpected<Error> bad(std::string_view text, std::string_view why) {
   return fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is no endpoint: {} (expected unix:/path, tcp:127.0.0.1:port or "
-                          "tcp:[::1]:port)",
+              fmt::format("'{}' is no endpoint: {} (expected unix:/path, tcp:127.0.0.1:port, "
+                          "tcp:[::1]:port, tls:address:port or tls:[address]:port)",
                           text, why));
 }
 
@@ -41,39 +43,89 @@ Result<Endpoint> parse_unix(std::string_view text, std::string_view path) {
   return endpoint;
 }
 
-// The canonical form of a numeric address, or nothing: names are not resolved.
-std::string canonical_address(int family, const std::string& host) {
-  in6_addr address{};  // Large enough for either family.
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (::inet_pton(family, host.c_str(), &address) != 1) return {};
-  if (::inet_ntop(family, &address, text.data(), text.size()) == nullptr) return {};
-  return text.data();
+struct HostAndPort {
+  bool bracketed = false;
+  std::string_view host;
+  std::uint16_t port = 0;
+};
+
+Result<HostAndPort> split_port(std::string_view text, std::string_view rest) {
+  HostAndPort split;
+  split.bracketed = !rest.empty() && rest.front() == '[';
+  const std::size_t host_end = split.bracketed ? rest.find(']') : rest.find(':');
+  if (host_end == std::string_view::npos) return bad(text, "the port is missing");
+  split.host = split.bracketed ? rest.substr(1, host_end - 1) : rest.substr(0, host_end);
+  if (split.host.empty()) return bad(text, "the host is missing");
+  const std::string_view after = rest.substr(split.bracketed ? host_end + 1 : host_end);
+  if (after.empty() || after.front() != ':') return bad(text, "the port is missing");
+  ASSIGN_OR_RETURN(split.port, parse_port(text, after.substr(1)));
+  return split;
+}
+
+// The canonical form of a numeric address of the right family, or nothing: names aren't resolved.
+std::string canonical_address(bool v6, std::string_view host) {
+  const auto address = parse_ip_address(host);
+  return address && address->v6 == v6 ? salvage::to_string(*address) : std::string();
 }
 
 Result<Endpoint> parse_tcp(std::string_view text, std::string_view rest) {
-  const bool bracketed = !rest.empty() && rest.front() == '[';
-  const std::size_t host_end = bracketed ? rest.find(']') : rest.find(':');
-  if (host_end == std::string_view::npos) return bad(text, "the port is missing");
-  const std::string host(bracketed ? rest.substr(1, host_end - 1) : rest.substr(0, host_end));
-  if (host.empty()) return bad(text, "the host is missing");
-  const std::string_view after = rest.substr(bracketed ? host_end + 1 : host_end);
-  if (after.empty() || after.front() != ':') return bad(text, "the port is missing");
-  ASSIGN_OR_RETURN(const std::uint16_t port, parse_port(text, after.substr(1)));
-
-  const std::string address = canonical_address(bracketed ? AF_INET6 : AF_INET, host);
-  if (address.empty()) return bad(text, "the host must be a numeric address");
-  const bool loopback = bracketed ? address == "::1" : address.starts_with("127.");
-  if (!loopback) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("'{}' is not on this machine: this version links stages over Unix "
-                            "sockets and loopback only",
-                            text));
-  }
+  ASSIGN_OR_RETURN(const HostAndPort split, split_port(text, rest));
   Endpoint endpoint;
-  endpoint.kind = bracketed ? EndpointKind::kTcp6 : EndpointKind::kTcp4;
-  endpoint.address = address;
-  endpoint.port = port;
+  endpoint.kind = split.bracketed ? EndpointKind::kTcp6 : EndpointKind::kTcp4;
+  endpoint.address = canonical_address(split.bracketed, split.host);
+  endpoint.port = split.port;
+  if (endpoint.address.empty()) return bad(text, "the host must be a numeric address");
+  const bool loopback =
+      split.bracketed ? endpoint.address == "::1" : endpoint.address.starts_with("127.");
+  if (loopback) return endpoint;
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("'{}' is not on this machine: plaintext never leaves it; links to other "
+                          "machines are tls:",
+                          text));
+}
+
+// "%eth0" or "%2": which of the machine's links a link-local address is on.
+Result<std::string> parse_zone(std::string_view text, std::string_view zone) {
+  const bool right = zone.size() > 1 && zone.size() <= kInterfaceBytesMax + 1 &&
+                     zone.find_first_of("%/[]", 1) == std::string_view::npos;
+  if (!right) return bad(text, "what follows % must be a network interface");
+  return std::string(zone);
+}
+
+Result<NodeId> parse_node(std::string_view text, std::string_view digits) {
+  const bool hex = std::all_of(digits.begin(), digits.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+  });
+  if (!hex || digits.size() != kNodeIdDigits) {
+    return bad(text, "what follows / must be a node id of 64 lower-case hex digits");
+  }
+  return NodeId{std::string(digits)};
+}
+
+Result<Endpoint> parse_tls(std::string_view text, std::string_view rest) {
+  Endpoint endpoint;
+  if (const std::size_t slash = rest.find('/'); slash != std::string_view::npos) {
+    ASSIGN_OR_RETURN(endpoint.node, parse_node(text, rest.substr(slash + 1)));
+    rest = rest.substr(0, slash);
+  }
+  ASSIGN_OR_RETURN(const HostAndPort split, split_port(text, rest));
+  std::string zone;
+  const std::size_t percent = std::min(split.host.find('%'), split.host.size());
+  if (split.bracketed && percent < split.host.size()) {
+    ASSIGN_OR_RETURN(zone, parse_zone(text, split.host.substr(percent)));
+  }
+  const std::string_view host = zone.empty() ? split.host : split.host.substr(0, percent);
+  endpoint.kind = split.bracketed ? EndpointKind::kTls6 : EndpointKind::kTls4;
+  endpoint.address = canonical_address(split.bracketed, host);
+  endpoint.port = split.port;
+  if (endpoint.address.empty()) return bad(text, "the host must be a numeric address");
+  endpoint.address += zone;
   return endpoint;
+}
+
+std::string with_node(std::string text, const NodeId& node) {
+  if (!node.value.empty()) text.append("/").append(node.value);
+  return text;
 }
 
 }  // namespace
@@ -85,7 +137,8 @@ Result<Endpoint> parse_endpoint(std::string_view text) {
   if (!clean) return bad(text, "it holds a space, a comma or a control character");
   if (text.starts_with("unix:")) return parse_unix(text, text.substr(5));
   if (text.starts_with("tcp:")) return parse_tcp(text, text.substr(4));
-  return bad(text, "it must begin with unix: or tcp:");
+  if (text.starts_with("tls:")) return parse_tls(text, text.substr(4));
+  return bad(text, "it must begin with unix:, tcp: or tls:");
 }
 
 Result<std::vector<Endpoint>> parse_endpoints(std::string_view text) {
@@ -112,6 +165,10 @@ std::string to_string(const Endpoint& endpoint) {
       return fmt::format("tcp:{}:{}", endpoint.address, endpoint.port);
     case EndpointKind::kTcp6:
       return fmt::format("tcp:[{}]:{}", endpoint.address, endpoint.port);
+    case EndpointKind::kTls4:
+      return with_node(fmt::format("tls:{}:{}", endpoint.address, endpoint.port), endpoint.node);
+    case EndpointKind::kTls6:
+      return with_node(fmt::format("tls:[{}]:{}", endpoint.address, endpoint.port), endpoint.node);
   }
   return {};
 }

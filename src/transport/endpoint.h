@@ -1,10 +1,10 @@
 #pragma once
 
-// Where somebody listens: `unix:/run/x.sock`, `tcp:127.0.0.1:7001`, `tcp:[::1]:7001` on this machine,
-// `tls:192.168.1.20:7420`, `tls:[fe80::2%eth0]:7420` anywhere. Port 0 asks the system to choose.
-// Parsing is strict, with errors that quote the text: a stray space or comma in a list of machines
-// must not silently become "no machine". Plaintext exists within this machine only, so a tcp: address
-// that is not loopback is refused here already.
+// Where somebody listens: `unix:/run/x.sock`, `tcp:127.0.0.1:7001`, `tcp:[::1]:7001` on this
+// machine, `tls:192.168.1.20:7420`, `tls:[fe80::2%eth0]:7420` anywhere. Port 0 asks the system to
+// choose. Parsing is strict, with errors that quote the text: a stray space or comma in a list of
+// machines must not silently become "no machine". Plaintext exists within this machine only, so a
+// tcp: address that is not loopback is refused here already.
 
 #include <cstdint>
 #include <string>

@@ -4,17 +4,16 @@
 
 namespace salvage::transport {
 
-Result<wire::FrameHeaderBytes> make_header(const OutgoingFrame& frame) {
-  const bool data_frame = wire::is_data_frame(frame.type);
-  const std::size_t body_max = data_frame ? wire::kDataBodyBytesMax : wire::kControlBodyBytesMax;
-  const std::uint64_t data_max = data_frame ? wire::kDataBytesMax : 0;
-  if (frame.body.size() > body_max || frame.data.size() > data_max) {
+Result<wire::FrameHeaderBytes> make_header(const OutgoingFrame& frame, std::uint16_t wire_version) {
+  if (frame.body.size() > wire::body_bytes_max(frame.type) ||
+      frame.data.size() > wire::data_bytes_max(frame.type)) {
     return fail(
         ErrorCode::kInvalidArgument,
         fmt::format("a {} frame of {} + {} bytes is over the limit",
                     wire::frame_type_name(frame.type), frame.body.size(), frame.data.size()));
   }
   wire::FrameHeader header;
+  header.version = wire_version;
   header.type = frame.type;
   header.epoch = frame.epoch;
   header.step = frame.step;

@@ -14,7 +14,7 @@
 namespace salvage::transport {
 
 // Checks the lengths against the wire's limits and fills in header and checksum.
-Result<wire::FrameHeaderBytes> make_header(const OutgoingFrame& frame);
+Result<wire::FrameHeaderBytes> make_header(const OutgoingFrame& frame, std::uint16_t wire_version);
 
 // Sits between frames, or between the head and the data of one. One receiver thread.
 class FrameAssembly {

@@ -49,7 +49,7 @@ class MemoryConnection final : public Connection {
   Result<void> send_frame(const OutgoingFrame& frame, TimePoint deadline) override {
     if (faults_.cut_after_frames > 0 && frames_sent_ >= faults_.cut_after_frames) shutdown();
     StoredFrame stored;
-    ASSIGN_OR_RETURN(stored.header, make_header(frame));
+    ASSIGN_OR_RETURN(stored.header, make_header(frame, wire_version()));
     stored.body.assign(frame.body.begin(), frame.body.end());
     stored.data.assign(frame.data.begin(), frame.data.end());
     const std::uint64_t bytes = bytes_of(stored);

@@ -13,6 +13,7 @@
 // the middle of a frame past the deadline; `corrupt`, `unsupported` = the peer sent something
 // wrong.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -85,6 +86,17 @@ class Connection {
   virtual std::string peer() const = 0;
 
   virtual ConnectionBytes bytes() const = 0;  // any thread
+
+  // How fast bytes leave from now on, spread evenly by the system; 0: as fast as they can. For
+  // links that must leave room for others. Links that can't be paced ignore it.
+  virtual void set_pace(std::uint64_t bytes_per_second) { (void)bytes_per_second; }
+
+  // What hello and hello_reply agreed on. Frames are written in the lowest version until then.
+  void set_wire_version(std::uint16_t version) { wire_version_ = version; }
+  std::uint16_t wire_version() const { return wire_version_; }
+
+ private:
+  std::atomic<std::uint16_t> wire_version_ = wire::kWireVersionMin;
 };
 
 class Listener {

@@ -29,12 +29,21 @@ class TransportContract : public testing::TestWithParam<TransportCase> {
     auto listening = transport->listen(GetParam().endpoint());
     ASSERT_TRUE(listening) << listening.error().message();
     listener = std::move(*listening);
-    auto connected = transport->connect(listener->endpoint(), soon());
-    ASSERT_TRUE(connected) << connected.error().message();
-    near = std::move(*connected);
+    // At once from both sides, and with a first frame: a secure link proves itself on its way.
+    std::thread connecting([&] {
+      auto connected = transport->connect(listener->endpoint(), soon());
+      ASSERT_TRUE(connected) << connected.error().message();
+      near = std::move(*connected);
+      ASSERT_TRUE(near->send_frame({}, soon()));
+    });
     auto accepted = listener->accept(soon());
+    if (accepted) far = std::move(*accepted);
+    IncomingFrame first;
+    const auto received = far == nullptr ? Result<void>() : far->receive_frame(first, soon());
+    connecting.join();
     ASSERT_TRUE(accepted) << accepted.error().message();
-    far = std::move(*accepted);
+    ASSERT_TRUE(received) << received.error().message();
+    ASSERT_NE(near, nullptr);
   }
 
   // Far enough away that only a hang reaches it.

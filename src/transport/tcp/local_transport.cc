@@ -1,25 +1,15 @@
 #include "transport/tcp/local_transport.h"
 
-#include <atomic>
-#include <cerrno>
 #include <cstdint>
 #include <utility>
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include "transport/tcp/socket.h"
+#include "transport/tcp/acceptor.h"
 #include "transport/tcp/socket_connection.h"
 
 namespace salvage::transport {
 namespace {
-
-// Peers that were turned away or vanished before accept() gives up on the whole call: a flood of
-// them must not keep a thread busy for ever.
-constexpr int kAcceptTriesMax = 1000;
 
 // Who is at the other end, for logs; `permission_denied` if it may not be.
 Result<std::string> identify(int fd, const Endpoint& endpoint) {
@@ -30,62 +20,32 @@ Result<std::string> identify(int fd, const Endpoint& endpoint) {
 
 class SocketListener final : public Listener {
  public:
-  SocketListener(Descriptor descriptor, Descriptor wake, Endpoint endpoint)
-      : descriptor_(std::move(descriptor)),
-        wake_(std::move(wake)),
-        endpoint_(std::move(endpoint)) {}
-  ~SocketListener() override {
-    if (endpoint_.kind == EndpointKind::kUnix) ::unlink(endpoint_.path.c_str());
-  }
+  explicit SocketListener(std::unique_ptr<Acceptor> acceptor) : acceptor_(std::move(acceptor)) {}
 
   Result<std::unique_ptr<Connection>> accept(TimePoint deadline) override {
     for (int tries = 0; tries < kAcceptTriesMax; ++tries) {
-      if (auto ready = wait_for(descriptor_.get(), wake_.get(), POLLIN, deadline); !ready) {
-        return fail(std::move(ready).error());
-      }
-      if (shut_down_) return fail(ErrorCode::kUnavailable, "the listener was shut down");
-      Descriptor accepted(::accept4(descriptor_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      if (!accepted.open()) {
-        const bool again = errno == EINTR || errno == ECONNABORTED || errno == EAGAIN;
-        if (again) continue;
-        return fail(system_error("accept on " + to_string(endpoint_), errno));
-      }
-      set_no_delay(accepted.get(), endpoint_);
-      auto peer = identify(accepted.get(), endpoint_);
+      ASSIGN_OR_RETURN(Descriptor accepted, acceptor_->accept(deadline));
+      auto peer = identify(accepted.get(), endpoint());
       if (!peer) continue;
       return std::make_unique<SocketConnection>(std::move(accepted), std::move(*peer));
     }
     return fail(ErrorCode::kResourceExhausted, "too many peers were turned away");
   }
 
-  void shutdown() override {
-    shut_down_ = true;
-    const std::uint64_t one = 1;
-    // An eventfd that nobody reads can only fail to take a value when it is full: awake already.
-    [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof(one));
-  }
+  void shutdown() override { acceptor_->shutdown(); }
 
-  const Endpoint& endpoint() const override { return endpoint_; }
+  const Endpoint& endpoint() const override { return acceptor_->endpoint(); }
 
  private:
-  const Descriptor descriptor_;
-  const Descriptor wake_;
-  const Endpoint endpoint_;
-  std::atomic<bool> shut_down_ = false;
+  const std::unique_ptr<Acceptor> acceptor_;
 };
 
 class LocalTransport final : public Transport {
  public:
   Result<std::unique_ptr<Listener>> listen(const Endpoint& endpoint) override {
     RETURN_IF_ERROR(check_local(endpoint));
-    ASSIGN_OR_RETURN(Descriptor descriptor, listen_on(endpoint));
-    // accept4 must not block when the peer that woke us has gone in between.
-    set_nonblocking(descriptor.get());
-    ASSIGN_OR_RETURN(Endpoint real, local_endpoint(descriptor.get(), endpoint));
-    Descriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!wake.open()) return fail(system_error("eventfd", errno));
-    return std::make_unique<SocketListener>(std::move(descriptor), std::move(wake),
-                                            std::move(real));
+    ASSIGN_OR_RETURN(auto acceptor, Acceptor::listen(endpoint));
+    return std::make_unique<SocketListener>(std::move(acceptor));
   }
 
   Result<std::unique_ptr<Connection>> connect(const Endpoint& endpoint,
@@ -99,6 +59,10 @@ class LocalTransport final : public Transport {
  private:
   // Endpoints made by hand pass the same gate as parsed ones.
   static Result<void> check_local(const Endpoint& endpoint) {
+    if (is_tls(endpoint.kind)) {
+      return fail(ErrorCode::kUnsupported,
+                  to_string(endpoint) + ": this transport never leaves the machine");
+    }
     auto parsed = parse_endpoint(to_string(endpoint));
     if (!parsed) return fail(std::move(parsed).error());
     return {};

@@ -8,7 +8,6 @@
 #include <system_error>
 #include <utility>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -19,48 +18,23 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/check.h"
+#include "transport/tcp/socket_address.h"
 
 namespace salvage::transport {
 namespace {
 
-constexpr int kBacklog = 64;  // A pipeline has a handful of links; more waiting means trouble.
+// A pipeline has a handful of links; more waiting means trouble.
+constexpr int kBacklog = 64;
+// On a port that other machines reach, trouble must not keep friends out.
+constexpr int kTlsBacklog = 512;
+// 15 + 3 x 5 s until an idle peer that has vanished is given up; the same for one that doesn't
+// acknowledge.
+constexpr int kKeepAliveIdleSeconds = 15;
+constexpr int kKeepAliveIntervalSeconds = 5;
+constexpr int kKeepAliveProbes = 3;
+constexpr int kUnacknowledgedMsMax = 30'000;
 // One call moves at most so much; the kernel's own limit is a little under 2 GiB.
 constexpr std::size_t kCallBytesMax = std::size_t{1} << 30;
-
-struct Address {
-  sockaddr_storage storage{};
-  socklen_t bytes = 0;
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-};
-
-Address address_of(const Endpoint& endpoint) {
-  Address address;
-  if (endpoint.kind == EndpointKind::kUnix) {
-    sockaddr_un unix_address{};
-    unix_address.sun_family = AF_UNIX;
-    // parse_endpoint() has checked the length; an Endpoint made by hand is ours to get right.
-    CHECK(endpoint.path.size() < sizeof(unix_address.sun_path));
-    std::memcpy(unix_address.sun_path, endpoint.path.c_str(), endpoint.path.size() + 1);
-    std::memcpy(&address.storage, &unix_address, sizeof(unix_address));
-    address.bytes = sizeof(unix_address);
-  } else if (endpoint.kind == EndpointKind::kTcp4) {
-    sockaddr_in ipv4{};
-    ipv4.sin_family = AF_INET;
-    ipv4.sin_port = htons(endpoint.port);
-    CHECK(::inet_pton(AF_INET, endpoint.address.c_str(), &ipv4.sin_addr) == 1);
-    std::memcpy(&address.storage, &ipv4, sizeof(ipv4));
-    address.bytes = sizeof(ipv4);
-  } else {
-    sockaddr_in6 ipv6{};
-    ipv6.sin6_family = AF_INET6;
-    ipv6.sin6_port = htons(endpoint.port);
-    CHECK(::inet_pton(AF_INET6, endpoint.address.c_str(), &ipv6.sin6_addr) == 1);
-    std::memcpy(&address.storage, &ipv6, sizeof(ipv6));
-    address.bytes = sizeof(ipv6);
-  }
-  return address;
-}
 
 ErrorCode code_of(int error_number) {
   switch (error_number) {
@@ -111,7 +85,7 @@ Result<void> remove_stale_socket(const Endpoint& endpoint) {
                 fmt::format("{} exists and is no socket", endpoint.path));
   }
   ASSIGN_OR_RETURN(const Descriptor probe, make_socket(endpoint));
-  Address address = address_of(endpoint);
+  ASSIGN_OR_RETURN(SocketAddress address, socket_address(endpoint));
   if (::connect(probe.get(), address.get(), address.bytes) == 0 || errno != ECONNREFUSED) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("another process listens on {}", endpoint.path));
@@ -168,9 +142,8 @@ Result<void> wait_for(int fd, int wake_fd, short events, TimePoint deadline) {
 }
 
 Result<Descriptor> make_socket(const Endpoint& endpoint) {
-  const int family = endpoint.kind == EndpointKind::kUnix   ? AF_UNIX
-                     : endpoint.kind == EndpointKind::kTcp4 ? AF_INET
-                                                            : AF_INET6;
+  const bool v4 = endpoint.kind == EndpointKind::kTcp4 || endpoint.kind == EndpointKind::kTls4;
+  const int family = endpoint.kind == EndpointKind::kUnix ? AF_UNIX : v4 ? AF_INET : AF_INET6;
   Descriptor descriptor(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!descriptor.open()) return fail(system_error("socket", errno));
   set_no_delay(descriptor.get(), endpoint);
@@ -181,6 +154,24 @@ void set_no_delay(int fd, const Endpoint& endpoint) {
   if (endpoint.kind == EndpointKind::kUnix) return;
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+void set_keep_alive(int fd) {
+  const int on = 1;
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  const std::pair<int, int> settings[] = {{TCP_KEEPIDLE, kKeepAliveIdleSeconds},
+                                          {TCP_KEEPINTVL, kKeepAliveIntervalSeconds},
+                                          {TCP_KEEPCNT, kKeepAliveProbes},
+                                          {TCP_USER_TIMEOUT, kUnacknowledgedMsMax}};
+  for (const auto& [option, value] : settings) {
+    ::setsockopt(fd, IPPROTO_TCP, option, &value, sizeof(value));
+  }
+}
+
+void set_pace(int fd, std::uint64_t bytes_per_second) {
+  const std::uint64_t rate = bytes_per_second == 0 ? ~std::uint64_t{0} : bytes_per_second;
+  // A kernel that can't pace sends as ever: slower answers, not wrong ones.
+  (void)::setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
 }
 
 void set_nonblocking(int fd) {
@@ -198,9 +189,14 @@ Result<Descriptor> listen_on(const Endpoint& endpoint) {
     const int on = 1;
     ::setsockopt(descriptor.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   }
-  Address address = address_of(endpoint);
+  if (endpoint.kind == EndpointKind::kTls6) {
+    const int v6_only = 0;
+    ::setsockopt(descriptor.get(), IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, sizeof(v6_only));
+  }
+  ASSIGN_OR_RETURN(SocketAddress address, socket_address(endpoint));
+  const int backlog = is_tls(endpoint.kind) ? kTlsBacklog : kBacklog;
   if (::bind(descriptor.get(), address.get(), address.bytes) != 0 ||
-      ::listen(descriptor.get(), kBacklog) != 0) {
+      ::listen(descriptor.get(), backlog) != 0) {
     return fail(system_error(what, errno));
   }
   return descriptor;
@@ -210,7 +206,7 @@ Result<Descriptor> connect_to(const Endpoint& endpoint, TimePoint deadline) {
   ASSIGN_OR_RETURN(Descriptor descriptor, make_socket(endpoint));
   const int fd = descriptor.get();
   const std::string what = "connect " + to_string(endpoint);
-  Address address = address_of(endpoint);
+  ASSIGN_OR_RETURN(SocketAddress address, socket_address(endpoint));
   timeval send_timeout{};
   for (;;) {
     // Connecting blocks while the listener's backlog is full; SO_SNDTIMEO bounds it.
@@ -230,21 +226,6 @@ Result<Descriptor> connect_to(const Endpoint& endpoint, TimePoint deadline) {
   send_timeout = {0, 0};
   ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &send_timeout, sizeof(send_timeout));
   return descriptor;
-}
-
-Result<Endpoint> local_endpoint(int fd, const Endpoint& wanted) {
-  Endpoint endpoint = wanted;
-  if (endpoint.kind == EndpointKind::kUnix) return endpoint;
-  sockaddr_storage storage{};
-  socklen_t bytes = sizeof(storage);
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) {
-    return fail(system_error("getsockname", errno));
-  }
-  // The port stands at the same place in both families.
-  sockaddr_in ipv4{};
-  std::memcpy(&ipv4, &storage, sizeof(ipv4));
-  endpoint.port = ntohs(ipv4.sin_port);
-  return endpoint;
 }
 
 Result<std::int64_t> check_same_user(int fd) {

@@ -43,12 +43,15 @@ Result<Descriptor> make_socket(const Endpoint& endpoint);
 
 void set_no_delay(int fd, const Endpoint& endpoint);  // TCP only
 void set_nonblocking(int fd);
+// TCP only; 0: not at all.
+void set_pace(int fd, std::uint64_t bytes_per_second);
+// A TCP peer that vanishes without a word is noticed within half a minute, on an idle link as on
+// one that waits for its acknowledgement.
+void set_keep_alive(int fd);
 
+// An IPv6 listener for all addresses (::) takes IPv4 peers, too.
 Result<Descriptor> listen_on(const Endpoint& endpoint);
 Result<Descriptor> connect_to(const Endpoint& endpoint, TimePoint deadline);
-
-// The endpoint that a listening socket really has: with its port.
-Result<Endpoint> local_endpoint(int fd, const Endpoint& wanted);
 
 // The process behind a Unix socket must be of our user: `permission_denied` otherwise.
 // Returns its process id.

@@ -6,40 +6,28 @@
 // somebody else's file.
 
 #include <atomic>
-#include <memory>
+#include <optional>
 #include <string>
 
-#include "transport/frame_io.h"
-#include "transport/tcp/socket.h"
-#include "transport/transport.h"
+#include "transport/tcp/stream_connection.h"
 
 namespace salvage::transport {
 
 // A Connection over a connected stream socket. Header, body and data leave in one system call and
 // arrive in three: the lengths are known only after each.
-class SocketConnection final : public Connection {
+class SocketConnection final : public StreamConnection {
  public:
   SocketConnection(Descriptor descriptor, std::string peer);
-  ~SocketConnection() override;
 
   Result<void> send_frame(const OutgoingFrame& frame, TimePoint deadline) override;
-  Result<void> receive_frame(IncomingFrame& frame, TimePoint deadline) override;
-  Result<void> receive_data(std::span<std::byte> data, TimePoint deadline) override;
-  Result<void> skip_data(TimePoint deadline) override;
   void shutdown() override;
-  std::string peer() const override { return peer_; }
-  ConnectionBytes bytes() const override;
 
  private:
-  Result<void> receive_rest(std::span<std::byte> into, TimePoint deadline);
-  Error explain(Error error) const;
+  Transfer read_all(std::span<std::byte> into, TimePoint deadline) override;
+  std::optional<std::string> why_ended() const override;
 
   const Descriptor descriptor_;
-  const std::string peer_;
   std::atomic<bool> shut_down_ = false;
-  std::atomic<std::uint64_t> bytes_in_ = 0;
-  std::atomic<std::uint64_t> bytes_out_ = 0;
-  FrameAssembly assembly_;  // receiver thread only
 };
 
 }  // namespace salvage::transport
