@@ -44,6 +44,25 @@ TEST_F(Proc, a_missing_or_garbled_file_is_unknown) {
   EXPECT_EQ(memory_available_bytes(root_), std::nullopt);
 }
 
+TEST_F(Proc, all_memory_is_not_available_memory) {
+  record("meminfo", "MemTotal:       16309248 kB\nMemAvailable:    9876543 kB\n");
+  EXPECT_EQ(memory_total_bytes(root_), std::uint64_t{16309248} * 1024);
+}
+
+TEST_F(Proc, the_processor_is_named_as_its_kernel_names_it) {
+  EXPECT_EQ(processor_name(root_), std::nullopt);
+  record("cpuinfo", "processor\t: 0\nmodel\t\t: 142\nmodel name\t: Intel(R) Core(TM) i5-8350U\n");
+  EXPECT_EQ(processor_name(root_), "Intel(R) Core(TM) i5-8350U");
+  record("cpuinfo", "processor\t: 0\nBogoMIPS\t: 108.00\n\nModel\t\t: Raspberry Pi 4 Model B\n");
+  EXPECT_EQ(processor_name(root_), "Raspberry Pi 4 Model B");
+}
+
+TEST_F(Proc, load_is_the_mean_of_the_last_minute) {
+  EXPECT_EQ(load_average(root_), std::nullopt);
+  record("loadavg", "0.75 0.50 0.25 2/345 6789\n");
+  EXPECT_EQ(load_average(root_), 0.75);
+}
+
 TEST_F(Proc, resident_memory_and_its_peak) {
   record("self/status",
          "Name:\tsalvage\nUmask:\t0022\nState:\tR (running)\nVmPeak:\t  999999 kB\n"
