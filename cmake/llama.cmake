@@ -1,7 +1,8 @@
-# Imports the pinned, separately built llama.cpp (tools/llama.sh build) as two targets:
+# Imports the pinned, separately built llama.cpp (tools/llama.sh build) as targets:
 #   llama::llama   libllama + ggml; only engine/llama/, tests/ and bench/ link it
 #   llama::common  chat templates, grammars, samplers of the same tree
 #   llama::vendor  nlohmann/json from the same tree (headers only), free of libllama
+#   llama::httplib cpp-httplib from the same tree; only gateway/ links it
 # ggml's own flags belong to its build, not to ours: see tools/llama.sh.
 if(NOT SALVAGE_LLAMA_ROOT)
   message(FATAL_ERROR
@@ -37,3 +38,9 @@ target_link_libraries(llama_common INTERFACE
   ${SALVAGE_LLAMA_BUILD}/vendor/cpp-httplib/libcpp-httplib.a
   llama_llama llama_vendor)
 add_library(llama::common ALIAS llama_common)
+
+# The HTTP library of the same tree, built with it; plain HTTP only.
+add_library(llama_httplib INTERFACE)
+target_link_libraries(llama_httplib INTERFACE
+  ${SALVAGE_LLAMA_BUILD}/vendor/cpp-httplib/libcpp-httplib.a llama_vendor Threads::Threads)
+add_library(llama::httplib ALIAS llama_httplib)
