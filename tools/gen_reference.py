@@ -26,7 +26,7 @@ def help_of(binary, *command):
 
 def cli_page(binary):
     top = help_of(binary)
-    commands = re.findall(r"^  (\w+) ", top.partition("Subcommands:")[2], re.M)
+    commands = re.findall(r"^  (\w+) ", top, re.M)  # options begin with a dash
     if not commands:
         sys.exit(f"error: {binary} --help lists no commands")
     page = f"# Commands\n\n{MADE}\n```\n{top}\n```\n"

@@ -19,6 +19,21 @@ struct CommandContext {
   std::function<Result<void>()> chosen;
 };
 
+void add_up(CLI::App& app, CommandContext& context);
+void add_join(CLI::App& app, CommandContext& context);
+void add_invite(CLI::App& app, CommandContext& context);
+void add_leave(CLI::App& app, CommandContext& context);
+void add_status(CLI::App& app, CommandContext& context);
+void add_nodes(CLI::App& app, CommandContext& context);
+void add_ps(CLI::App& app, CommandContext& context);
+void add_rename(CLI::App& app, CommandContext& context);
+void add_remove(CLI::App& app, CommandContext& context);
+void add_models(CLI::App& app, CommandContext& context);
+void add_load(CLI::App& app, CommandContext& context);
+void add_unload(CLI::App& app, CommandContext& context);
+void add_verify(CLI::App& app, CommandContext& context);
+void add_rm(CLI::App& app, CommandContext& context);
+void add_gc(CLI::App& app, CommandContext& context);
 void add_inspect(CLI::App& app, CommandContext& context);
 void add_shard(CLI::App& app, CommandContext& context);
 void add_run(CLI::App& app, CommandContext& context);

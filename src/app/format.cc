@@ -19,6 +19,11 @@ std::string format_bytes(std::uint64_t bytes) {
   return fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
 
+std::string format_memory(std::uint64_t bytes) {
+  const double mib = static_cast<double>(bytes) / (1 << 20);
+  return mib < 1000 ? fmt::format("{:.0f} MiB", mib) : fmt::format("{:.1f} GiB", mib / 1024);
+}
+
 std::string format_layers(LayerRange layers) {
   if (layers.count() == 0) return "-";
   return fmt::format("{}-{}", layers.begin, layers.end - 1);

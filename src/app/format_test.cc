@@ -41,5 +41,11 @@ TEST(Format, rates_have_one_decimal) {
   EXPECT_EQ(format_rate(41.23), "41.2 tok/s");
 }
 
+TEST(FormatMemory, counts_in_powers_of_two) {
+  EXPECT_EQ(format_memory(std::uint64_t{512} << 20), "512 MiB");
+  EXPECT_EQ(format_memory(std::uint64_t{1} << 30), "1.0 GiB");
+  EXPECT_EQ(format_memory(0), "0 MiB");
+}
+
 }  // namespace
 }  // namespace salvage::app

@@ -68,6 +68,24 @@ std::string usage_error(const CLI::App* /*app*/, const CLI::Error& error) {
   return fmt::format("{}\n{}\n", error.what(), words("app.more_help"));
 }
 
+// In the order in which people meet them; --help shows the groups so.
+void add_commands(CLI::App& app, CommandContext& context) {
+  using Add = void (*)(CLI::App&, CommandContext&);
+  const std::pair<const char*, std::vector<Add>> groups[] = {
+      {"app.group_start", {add_up, add_join, add_invite, add_leave}},
+      {"app.group_look", {add_status, add_nodes, add_ps}},
+      {"app.group_run", {add_run, add_load, add_unload}},
+      {"app.group_models", {add_models, add_verify, add_rm, add_gc, add_inspect, add_shard}},
+      {"app.group_admin", {add_rename, add_remove, add_bench, add_stage}},
+  };
+  for (const auto& [group, commands] : groups) {
+    for (const Add add : commands) {
+      add(app, context);
+      app.get_subcommands({}).back()->group(words(group));
+    }
+  }
+}
+
 int run(int argc, char** argv, StopToken stop) {
   set_language(choose_language(argc, argv));
   CLI::App app(words("app.about"), "salvage");
@@ -81,8 +99,7 @@ int run(int argc, char** argv, StopToken stop) {
   app.set_help_flag("-h,--help", words("app.help"));
   app.require_subcommand(1);
   app.fallthrough();
-  for (const auto add : {add_inspect, add_shard, add_run, add_bench, add_stage}) add(app, context);
-  for (CLI::App* command : app.get_subcommands({})) command->group(words("app.subcommands"));
+  add_commands(app, context);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -4,11 +4,14 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/cluster_run.h"
 #include "app/command.h"
+#include "app/data_folder.h"
 #include "app/format.h"
 #include "app/session.h"
 #include "app/words.h"
@@ -32,6 +35,9 @@ struct RunOptions {
   engine::SamplingOptions sampling;
   bool chat = false;
   bool json = false;
+  bool local = false;        // even if a coordinator runs here
+  bool hash_logits = false;  // of every row: for comparing clusters with one machine
+  std::string data;
 };
 
 Result<std::string> read_all(std::istream& stream, const std::string& name) {
@@ -81,6 +87,7 @@ Result<pipeline::GenerationOptions> prepare(const Session& session, const RunOpt
   pipeline::GenerationOptions generation;
   generation.tokens_max = options.tokens_max;
   generation.sampling = options.sampling;
+  generation.hash_logits = options.hash_logits;
   const engine::Vocabulary& vocabulary = *session.text().vocabulary;
   if (!options.chat) {
     ASSIGN_OR_RETURN(generation.prompt, vocabulary.tokenize(text, {}));
@@ -121,20 +128,23 @@ Json stages_json(Session& session, const std::vector<wire::Stats>& stats) {
 void print_json(Session& session, const pipeline::Generation& generation,
                 const std::vector<wire::Stats>& stats) {
   const auto conditions = session.inexact_conditions();
-  const Json json{{"text", generation.text},
-                  {"token_ids", generation.tokens},
-                  {"finish_reason", pipeline::finish_reason_name(generation.reason)},
-                  {"prompt_tokens", generation.stats.prompt_tokens},
-                  {"answer_tokens", generation.stats.answer_tokens},
-                  {"ttft_ms", generation.stats.ttft_seconds * 1000},
-                  {"prefill_tokens_per_second", generation.prefill_rate()},
-                  {"decode_tokens_per_second", generation.decode_rate()},
-                  {"load_seconds", session.load_seconds()},
-                  {"context", session.context()},
-                  {"threads", session.threads()},
-                  {"exact", conditions.empty()},
-                  {"exact_conditions", conditions},
-                  {"stages", stages_json(session, stats)}};
+  Json json{{"text", generation.text},
+            {"token_ids", generation.tokens},
+            {"finish_reason", pipeline::finish_reason_name(generation.reason)},
+            {"prompt_tokens", generation.stats.prompt_tokens},
+            {"answer_tokens", generation.stats.answer_tokens},
+            {"ttft_ms", generation.stats.ttft_seconds * 1000},
+            {"prefill_tokens_per_second", generation.prefill_rate()},
+            {"decode_tokens_per_second", generation.decode_rate()},
+            {"load_seconds", session.load_seconds()},
+            {"context", session.context()},
+            {"threads", session.threads()},
+            {"exact", conditions.empty()},
+            {"exact_conditions", conditions},
+            {"stages", stages_json(session, stats)}};
+  if (generation.logits_hash != 0) {
+    json["logits_hash"] = fmt::format("{:016x}", generation.logits_hash);
+  }
   std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << std::endl;
 }
 
@@ -153,8 +163,24 @@ void print_statistics(const Session& session, const pipeline::Generation& genera
             << '\n';
 }
 
+ClusterRunOptions cluster_options(const RunOptions& options, std::string prompt) {
+  ClusterRunOptions cluster;
+  cluster.session = options.session;
+  cluster.json = options.json;
+  cluster.wish.prompt = std::move(prompt);
+  cluster.wish.chat = options.chat;
+  cluster.wish.tokens_max = options.tokens_max;
+  cluster.wish.sampling = options.sampling;
+  cluster.wish.hash_logits = options.hash_logits;
+  return cluster;
+}
+
 Result<void> run(const RunOptions& options, const StopToken& stop) {
-  ASSIGN_OR_RETURN(const std::string text, read_prompt(options));
+  ASSIGN_OR_RETURN(std::string text, read_prompt(options));
+  const gateway::AdminClient client(choose_data_folder(options.data));
+  if (!options.local && cluster_answers(client, options.session)) {
+    return run_on_cluster(client, cluster_options(options, std::move(text)), stop);
+  }
   ASSIGN_OR_RETURN(const auto session, Session::open(options.session, stop));
   ASSIGN_OR_RETURN(const pipeline::GenerationOptions generation_options,
                    prepare(*session, options, text));
@@ -206,6 +232,9 @@ void add_run(CLI::App& app, CommandContext& context) {
       ->capture_default_str();
   add_sampling_options(*command, options->sampling);
   command->add_flag("--chat", options->chat, words("run.chat"));
+  command->add_flag("--local", options->local, words("run.local"));
+  add_data_option(*command, options->data);
+  command->add_flag("--logits-hash", options->hash_logits, words("run.logits_hash"));
   command->add_flag("--json", options->json, words("option.json"));
   command->callback([&context, options] {
     if (options->json) options->session.quiet = true;

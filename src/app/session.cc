@@ -100,10 +100,11 @@ Result<void> Session::start(const StopToken& stop) {
   }
   // Shards have a tokenizer in name only.
   if (manifest_.tokenizer_model.empty() || manifest_.tokenizer_model == "no_vocab") {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{} cannot answer prompts: it has no tokenizer, as a part of a model or "
-                            "an incomplete conversion has none; take the whole model's file",
-                            options_.model));
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{} cannot answer prompts: it has no tokenizer, as a part of a model or "
+                    "an incomplete conversion has none; take the whole model's file",
+                    options_.model));
   }
   ASSIGN_OR_RETURN(const std::vector<LayerRange> stages, choose_split(manifest_, options_));
   const auto cores = static_cast<std::uint32_t>(usable_cores().size());

@@ -9,6 +9,8 @@
 #include <iterator>
 #include <regex>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -66,8 +68,18 @@ constexpr ErrorCode kAllCodes[] = {
 std::set<std::string> composed_keys() {
   std::set<std::string> keys;
   for (const ErrorCode code : kAllCodes) keys.insert("error." + std::string(error_code_name(code)));
-  for (const char* reason : {"stop", "length", "context_full", "cancelled"}) {
-    keys.insert(std::string("finish.") + reason);
+  const std::pair<const char*, std::vector<const char*>> kinds[] = {
+      {"finish.", {"stop", "length", "context_full", "cancelled"}},
+      {"member.", {"online", "offline", "lost", "left", "removed"}},
+      {"deployment.",
+       {"unloaded", "planning", "fetching", "starting", "loading", "linking", "ready", "waiting",
+        "unloading"}},
+      {"stagestate.", {"fetching", "fetched", "starting", "started", "loading", "loaded"}},
+      {"link.", {"wired", "wifi", "other", "virtual", "loopback"}},
+      {"role.", {"coordinator", "node"}},
+  };
+  for (const auto& [beginning, names] : kinds) {
+    for (const char* name : names) keys.insert(std::string(beginning) + name);
   }
   return keys;
 }

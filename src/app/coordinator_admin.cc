@@ -1,0 +1,119 @@
+#include "app/coordinator_admin.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "app/command.h"
+#include "app/load_work.h"
+#include "app/node_process.h"
+#include "app/store_work.h"
+#include "app/version.h"
+
+namespace salvage::app {
+namespace {
+
+class CoordinatorAdmin final : public gateway::AdminBackend {
+ public:
+  explicit CoordinatorAdmin(NodeProcess& process) : process_(process) {}
+
+  gateway::StatusInfo status() override {
+    gateway::StatusInfo info;
+    info.role = "coordinator";
+    info.version = kVersion;
+    info.llama_pin = kLlamaPin;
+    info.pid = static_cast<std::uint64_t>(::getpid());
+    info.data_folder = process_.options().folder.string();
+    info.port = process_.port();
+    info.self = process_.enrolment().identity.id;
+    info.name = process_.name();
+    info.cluster_name = process_.enrolment().cluster_name;
+    info.cluster_id = process_.enrolment().cluster_id;
+    info.connected = true;
+    info.coordinator_name = info.name;
+    return info;
+  }
+
+  Result<coordinator::ClusterInfo> cluster() override { return coordinator().cluster(); }
+  Result<std::vector<coordinator::ModelInfo>> models() override { return coordinator().models(); }
+  Result<std::vector<coordinator::DeploymentInfo>> deployments() override {
+    return coordinator().deployments();
+  }
+  Result<std::vector<cluster::Invite>> invites() override { return coordinator().invites(); }
+
+  Result<coordinator::OpenInvite> invite(const gateway::InviteRequest& request) override {
+    coordinator::InviteOptions options;
+    options.uses = request.uses;
+    options.ttl_ms = request.ttl_seconds * 1000;
+    options.ephemeral = request.ephemeral;
+    options.label = request.label;
+    options.addresses = process_.machine().join_addresses();
+    return coordinator().invite(options);
+  }
+  Result<void> revoke_invite(const std::string& id) override {
+    return coordinator().revoke_invite(id);
+  }
+  Result<std::string> rename(const gateway::RenameRequest& request) override {
+    const std::string self = process_.enrolment().identity.id.value;
+    return coordinator().rename(request.node.empty() ? self : request.node, request.name);
+  }
+  Result<void> remove(const std::string& node) override { return coordinator().remove(node); }
+  Result<void> leave(const gateway::LeaveRequest& /*request*/) override {
+    return fail(ErrorCode::kInvalidArgument,
+                "this machine is the coordinator: without it there is no cluster. Ctrl-C ends "
+                "`salvage up`; removing its data folder ends the cluster for good");
+  }
+
+  Result<gateway::LoadOutcome> load(const gateway::LoadRequest& request,
+                                    const gateway::Report& report, const StopToken& stop) override {
+    return load_model(process_, request, report, stop);
+  }
+  Result<void> unload(const std::string& model) override {
+    ASSIGN_OR_RETURN(const ModelId id, coordinator().resolve_model(model));
+    return coordinator().unload(id);
+  }
+  Result<void> remove_model(const std::string& model) override {
+    ASSIGN_OR_RETURN(const ModelId id, coordinator().resolve_model(model));
+    return coordinator().remove_model(id);
+  }
+  Result<gateway::VerifyOutcome> verify(const std::string& model, const gateway::Report& report,
+                                        const StopToken& stop) override {
+    ASSIGN_OR_RETURN(const ModelId id, coordinator().resolve_model(model));
+    return verify_model(process_, id, report, stop);
+  }
+  // What is loaded stays as it is: its layers here, and all its raw pieces, which may be spares.
+  Result<gateway::GcOutcome> gc(const gateway::GcRequest& request) override {
+    std::map<ModelId, store::KeptModel> keep;
+    for (const coordinator::DeploymentInfo& info : coordinator().deployments()) {
+      if (!info.status.wanted) continue;
+      store::KeptModel& kept = keep[info.status.model];
+      for (const cluster::StageStatus& stage : info.status.stages) {
+        if (stage.placed.node == process_.enrolment().identity.id) {
+          kept.layers.push_back(stage.placed.layers);
+        }
+      }
+      const auto pieces = process_.store().inventory(info.status.model);
+      kept.pieces.insert(pieces.begin(), pieces.end());
+    }
+    return collect_garbage(process_, request, std::move(keep));
+  }
+
+  Result<coordinator::RunOutcome> run(const coordinator::RunWish& wish,
+                                      const std::function<bool(std::string_view)>& show,
+                                      const StopToken& stop) override {
+    return coordinator().run(wish, show, stop);
+  }
+
+ private:
+  coordinator::Coordinator& coordinator() { return *process_.coordinator(); }
+  NodeProcess& process_;
+};
+
+}  // namespace
+
+std::unique_ptr<gateway::AdminBackend> make_coordinator_admin(NodeProcess& process) {
+  return std::make_unique<CoordinatorAdmin>(process);
+}
+
+}  // namespace salvage::app

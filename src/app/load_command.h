@@ -1,0 +1,23 @@
+#pragma once
+
+// Loading a model into the running cluster, as `load` and `run` do it.
+
+#include <string>
+
+#include "app/load_progress.h"
+#include "base/result.h"
+#include "base/stop.h"
+#include "gateway/admin_client.h"
+#include "gateway/admin_request.h"
+
+namespace salvage::app {
+
+// What a person typed: a file that is there, else a model's name or id.
+void set_model(gateway::LoadRequest& request, const std::string& typed);
+
+// The JSON of "done". Ctrl-C ends the command; the cluster goes on loading.
+Result<std::string> follow_load(const gateway::AdminClient& client,
+                                const gateway::LoadRequest& request, LoadProgress::Form form,
+                                const StopToken& stop);
+
+}  // namespace salvage::app
