@@ -21,6 +21,10 @@ constexpr auto kStatsPeriod = milliseconds(500);
 // Of these looks, every so many one goes to the coordinator, and so do memory, disk and load.
 constexpr int kReportEvery = 4;
 
+std::uint64_t seed_of(const NodeId& node) {
+  return std::hash<std::string>{}(node.value);
+}
+
 }  // namespace
 
 NodeAgent::NodeAgent(NodeAgentOptions options, NodeAgentEvents events, store::PieceStore& store,
@@ -38,7 +42,8 @@ NodeAgent::NodeAgent(NodeAgentOptions options, NodeAgentEvents events, store::Pi
   link.frame = [this](const transport::IncomingFrame& frame) { return take(frame); };
   link.down = [this](const Error& error, Duration retry_in) { on_link_down(error, retry_in); };
   link_ = std::make_unique<NodeLink>(
-      NodeLinkOptions{options_.llama_pin, options_.kernel_fingerprint, options_.wire_version},
+      NodeLinkOptions{options_.llama_pin, options_.kernel_fingerprint, options_.wire_version,
+                      seed_of(options_.identity.id)},
       std::move(link), transport_, clock_);
   status_thread_ = std::thread([this] { status_loop(); });
   link_->start();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <random>
 #include <utility>
 
 #include "base/log.h"
@@ -76,7 +75,7 @@ TimePoint NodeLink::send_deadline() const {
 }
 
 void NodeLink::run() {
-  Random random(std::random_device{}());
+  Random random(options_.retry_seed);
   Duration wait = kRetryMin;
   for (;;) {
     const TimePoint begin = clock_.now();

@@ -28,6 +28,7 @@ struct NodeLinkOptions {
   std::string llama_pin;
   std::string kernel_fingerprint;
   std::uint32_t wire_version = wire::kWireVersion;
+  std::uint64_t retry_seed = 1;  // another for each machine, so that they don't try in step
 };
 
 struct NodeLinkEvents {

@@ -22,7 +22,7 @@ using RequestId = Id<struct RequestIdTag, std::uint64_t>;  // One answer being m
 using SequenceId =
     Id<struct SequenceIdTag, std::uint32_t>;  // KV cache lane, 0 .. sequence_count_max-1.
 
-// 64 lower-case hex digits, the SHA-256 of what they name; empty = none. docs/cluster.md says of what.
+// 64 lower-case hex digits, the SHA-256 of what they name (docs/cluster.md); empty = none.
 using NodeId = Id<struct NodeIdTag, std::string>;    // a machine: of its public key
 using ModelId = Id<struct ModelIdTag, std::string>;  // a model: of its skeleton and piece digests
 using PieceDigest = Id<struct PieceDigestTag, std::string>;  // weights that are moved as one

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kBacklog = 64;
 
-Error system_error(const std::string& what) {
+Error socket_error(const std::string& what) {
   const ErrorCode code =
       errno == EACCES || errno == EPERM ? ErrorCode::kPermissionDenied : ErrorCode::kUnavailable;
   return Error(code, fmt::format("{}: {}", what, std::generic_category().message(errno)));
@@ -59,7 +59,7 @@ bool same_user(int descriptor) {
 
 Result<SocketFolder> SocketFolder::open(const std::filesystem::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return fail(system_error(fmt::format("open {}", folder.string())));
+  if (descriptor < 0) return fail(socket_error(fmt::format("open {}", folder.string())));
   return SocketFolder(descriptor);
 }
 
@@ -89,7 +89,7 @@ Result<UnixListener> UnixListener::listen(const std::filesystem::path& folder,
   }
   ::unlink(path.c_str());  // of a process that is gone
   const int descriptor = make_socket();
-  if (descriptor < 0) return fail(system_error("make a socket"));
+  if (descriptor < 0) return fail(socket_error("make a socket"));
   const int wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   UnixListener listener(descriptor, wake, folder / name);
   const sockaddr_un address = address_of(path);
@@ -98,7 +98,7 @@ Result<UnixListener> UnixListener::listen(const std::filesystem::path& folder,
       wake >= 0 &&
       ::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
       ::chmod(path.c_str(), S_IRUSR | S_IWUSR) == 0 && ::listen(descriptor, kBacklog) == 0;
-  if (!ready) return fail(system_error(fmt::format("listen on {}", (folder / name).string())));
+  if (!ready) return fail(socket_error(fmt::format("listen on {}", (folder / name).string())));
   return listener;
 }
 

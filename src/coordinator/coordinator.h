@@ -44,6 +44,8 @@ struct CoordinatorOptions {
   std::uint16_t port = 7420;  // where this machine's door is
   identity::Authority authority;
   std::string cluster_name;
+  // Milliseconds since 1970, for how long join codes are good. Nothing else asks what day it is.
+  std::function<std::int64_t()> wall_clock_ms;
   // Makes the tokenizer of a vocabulary file: engine::make_llama_text_tools.
   std::function<Result<engine::TextTools>(const std::filesystem::path&)> make_text;
   // From the loop; returns at once. May be empty.
@@ -69,6 +71,9 @@ struct InviteOptions {
 struct OpenInvite {
   std::string code;  // shown once, kept nowhere
   cluster::Invite invite;
+  // A shell's line for a machine without the program, made by who serves it; or why there is none.
+  std::string download_line;
+  std::string no_download;
 };
 
 struct LoadWish {
@@ -109,6 +114,7 @@ class Coordinator {
   virtual Result<OpenInvite> invite(const InviteOptions& options) = 0;
   virtual std::vector<cluster::Invite> invites() = 0;
   virtual Result<void> revoke_invite(const std::string& id) = 0;
+  virtual bool any_invite_open() = 0;
   // Whether a download token (identity/join_code.h) belongs to an open invite.
   virtual bool may_download(std::string_view invite_id, std::string_view token) = 0;
   virtual Result<std::string> rename(const std::string& node, const std::string& name) = 0;

@@ -21,12 +21,6 @@ constexpr auto kJoinTime = seconds(5);
 // Versions of the view that one run of the coordinator may use up.
 constexpr std::uint64_t kViewVersions = std::uint64_t{1} << 32;
 
-std::int64_t wall_clock_ms() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 state::InviteRow to_row(const cluster::Invite& invite) {
   return {.id = invite.id,
           .secret_hash = invite.secret_hash,
@@ -151,8 +145,8 @@ wire::JoinReply Service::join(const wire::JoinRequest& request,
 
 Result<wire::JoinReply> Service::redeem(const wire::JoinRequest& request,
                                         const transport::PeerIdentity& peer) {
-  const cluster::Redeemed redeemed =
-      invites_.redeem(request.invite, identity::secret_hash(request.secret), wall_clock_ms());
+  const cluster::Redeemed redeemed = invites_.redeem(
+      request.invite, identity::secret_hash(request.secret), options_.wall_clock_ms());
   if (redeemed.outcome != cluster::RedeemOutcome::kOk) {
     if (redeemed.changed) RETURN_IF_ERROR(parts_.state.put_invite(to_row(*redeemed.changed)));
     return fail(refused_code(redeemed.outcome));
@@ -191,7 +185,7 @@ Result<OpenInvite> Service::invite(const InviteOptions& options) {
                                       .uses = options.uses,
                                       .ttl_ms = options.ttl_ms,
                                       .ephemeral = options.ephemeral},
-                                     wall_clock_ms()));
+                                     options_.wall_clock_ms()));
     RETURN_IF_ERROR(parts_.state.put_invite(to_row(made)));
     ASSIGN_OR_RETURN(std::string code,
                      identity::encode_join_code({.cluster_id = options_.authority.cluster_id,
@@ -203,10 +197,14 @@ Result<OpenInvite> Service::invite(const InviteOptions& options) {
   return loop_.call(open, Result<OpenInvite>(fail(ErrorCode::kUnavailable, "shutting down")));
 }
 
+bool Service::any_invite_open() {
+  return loop_.call([this] { return invites_.any_open(options_.wall_clock_ms()); }, false);
+}
+
 std::vector<cluster::Invite> Service::invites() {
   return loop_.call(
       [this] {
-        for (const std::string& id : invites_.sweep(wall_clock_ms())) {
+        for (const std::string& id : invites_.sweep(options_.wall_clock_ms())) {
           (void)parts_.state.forget_invite(id);
         }
         return invites_.list();
@@ -227,11 +225,11 @@ Result<void> Service::revoke_invite(const std::string& id) {
 bool Service::may_download(std::string_view invite_id, std::string_view token) {
   return loop_.call(
       [&] {
-        const std::int64_t now = wall_clock_ms();
+        const std::int64_t now = options_.wall_clock_ms();
         for (const cluster::Invite& invite : invites_.list()) {
-          const bool open = invite.uses_left > 0 && invite.expires_ms > now;
-          if (open && invite.id == invite_id) {
-            return identity::secret_matches(token, identity::secret_hash(invite.secret_hash));
+          if (invite.id == invite_id && cluster::is_open(invite, now)) {
+            const std::string right = identity::download_token(invite.secret_hash);
+            return identity::secret_matches(token, identity::secret_hash(right));
           }
         }
         return false;

@@ -67,6 +67,7 @@ class Service final : public Coordinator {
   Result<OpenInvite> invite(const InviteOptions& options) override;
   std::vector<cluster::Invite> invites() override;
   Result<void> revoke_invite(const std::string& id) override;
+  bool any_invite_open() override;
   bool may_download(std::string_view invite_id, std::string_view token) override;
   Result<std::string> rename(const std::string& node, const std::string& name) override;
   Result<void> remove(const std::string& node) override;

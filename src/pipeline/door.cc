@@ -42,6 +42,7 @@ Door::~Door() {
     closing_ = true;
     for (const Visitor& visitor : visitors_) visitor.connection->shutdown();
   }
+  closing_wake_.notify_all();
   for (const auto& listener : listeners_) listener->shutdown();
   for (std::thread& acceptor : acceptors_) acceptor.join();
   gate_.close();
@@ -60,12 +61,12 @@ void Door::accept_loop(transport::Listener& listener) {
       receive(std::move(*connection));
       continue;
     }
-    {
-      MutexLock lock(mutex_);
-      if (closing_) return;
+    const TimePoint pause_end = deadline_after(clock_.now(), kErrorPause);
+    MutexLock lock(mutex_);
+    if (!closing_) kLog.warn("accept_failed", {{"why", connection.error().message()}});
+    while (!closing_ && closing_wake_.wait_until(mutex_, pause_end)) {
     }
-    kLog.warn("accept_failed", {{"why", connection.error().message()}});
-    std::this_thread::sleep_for(kErrorPause);
+    if (closing_) return;
   }
 }
 

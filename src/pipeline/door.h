@@ -68,6 +68,7 @@ class Door {
   Mutex mutex_;
   Visitors visitors_ GUARDED_BY(mutex_);  // oldest first
   bool closing_ GUARDED_BY(mutex_) = false;
+  Condition closing_wake_;
 };
 
 }  // namespace salvage::pipeline
