@@ -25,7 +25,7 @@ PORT = 7420
 STAGE_PORTS = range(7421, 7437)
 DOWNLOAD_PORT = 7419
 START_S = 30
-COMMAND_S = 60
+COMMAND_S = 90
 LOAD_S = 120
 LOST_S = 6.0  # docs/cluster.md: a silent machine is lost after at most so long
 PAUSE_S = 0.1  # between two commands that look for something
@@ -138,9 +138,7 @@ class Machine:
 
     def nodes(self):
         """The cluster's machines by name, as this one sees them."""
-        answer = self.ask("nodes")
-        rows = answer["nodes"] if isinstance(answer, dict) else answer
-        return {row["name"]: row for row in rows}
+        return {row["name"]: row for row in self.ask("nodes")["nodes"]}
 
     def states(self):
         return {name: row["state"] for name, row in self.nodes().items()}
@@ -151,15 +149,25 @@ class Machine:
                    lambda: f"{self.name} sees {states}, not {self.states()}", PAUSE_S)
         return self
 
-    def load(self, model=None, *arguments, seconds=LOAD_S):
-        return self.command("load", model or MODEL, *arguments, seconds=seconds)
+    def reaches(self, coordinator, seconds=40):
+        """Waits until this machine's link leads to the coordinator's present address."""
+        def there():
+            status = self.ask("status")
+            return status["connected"] and coordinator.host.address in status["coordinator_address"]
+        wait_until(there, seconds, lambda: f"{self.name} found {coordinator.host.address}: "
+                   f"{self.process.describe()}", PAUSE_S)
 
-    def deployments(self):
-        answer = self.ask("ps")
-        return answer["models"] if isinstance(answer, dict) else answer
+    def load(self, *arguments, seconds=LOAD_S):
+        """Loads MODEL. One thread a stage: on one machine, more would wait for each other."""
+        return self.command("load", MODEL, "--threads", 1, *arguments, seconds=seconds)
+
+    def begin_to_load(self, *arguments):
+        """The same without waiting for its end: a process."""
+        return self.host.run([BINARY, "load", MODEL, "--threads", 1, *arguments], name="load")
 
     def deployment(self):
-        rows = self.deployments()
+        """The one deployment as `ps` shows it, or None."""
+        rows = self.ask("ps")["deployments"]
         return rows[0] if rows else None
 
     def is_loaded(self, seconds=LOAD_S):
@@ -169,9 +177,9 @@ class Machine:
             return row if row and row["state"] == "ready" else None
         return wait_until(ready, seconds, lambda: f"loaded: {self.deployment()}", PAUSE_S)
 
-    def run(self, prompt, tokens, *arguments, model=None, seconds=COMMAND_S):
+    def run(self, prompt, tokens, *arguments, seconds=COMMAND_S):
         """The answer as JSON: text, token_ids, ..., nodes, logits_hash if asked for."""
-        done = self.command("run", model or MODEL, prompt, "-n", tokens, "--temp", "0", "--json",
+        done = self.command("run", MODEL, prompt, "-n", tokens, "--temp", "0", "--json",
                             *arguments, seconds=seconds)
         return json.loads(done.out)
 
