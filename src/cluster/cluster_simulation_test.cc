@@ -39,7 +39,7 @@ model::Manifest small_manifest() {
   return manifest;
 }
 
-NodeId id_of(std::size_t index) {
+NodeId node_id(std::size_t index) {
   return NodeId{std::string(64, static_cast<char>('a' + index))};
 }
 
@@ -50,7 +50,7 @@ class Simulation {
         manifest_(small_manifest()),
         members_({.local = newcomer(0), .view_version = 1}) {
     for (std::size_t i = 0; i < kModels; ++i) {
-      deployments_.emplace_back(ModelId{std::to_string(i)}, std::set<NodeId>{id_of(0)}, now_);
+      deployments_.emplace_back(ModelId{std::to_string(i)}, std::set<NodeId>{node_id(0)}, now_);
     }
     for (std::size_t i = 1; i < kNodes; ++i) {
       join(i);
@@ -73,7 +73,7 @@ class Simulation {
     for (SimulatedNode& node : nodes_) node.answers = true;
     for (int second = 0; second < 300; ++second) {
       for (std::size_t i = 1; i < kNodes; ++i) {
-        if (members_.is_removed(id_of(i)) || members_.link_of(id_of(i))) continue;
+        if (members_.is_removed(node_id(i)) || members_.link_of(node_id(i))) continue;
         join(i);
         connect(i);
       }
@@ -88,8 +88,8 @@ class Simulation {
 
   void expect_peace() const {
     for (std::size_t i = 0; i < kNodes; ++i) {
-      const Member* const member = members_.find(id_of(i));
-      if (members_.is_removed(id_of(i))) continue;
+      const Member* const member = members_.find(node_id(i));
+      if (members_.is_removed(node_id(i))) continue;
       ASSERT_NE(member, nullptr);
       EXPECT_EQ(member->state, MemberState::kOnline) << i << " " << member->reason;
     }
@@ -114,7 +114,7 @@ class Simulation {
   };
 
   static Newcomer newcomer(std::size_t index) {
-    return {.node = id_of(index), .name = fmt::format("node-{}", index)};
+    return {.node = node_id(index), .name = fmt::format("node-{}", index)};
   }
 
   // --- the nodes ---
@@ -131,7 +131,7 @@ class Simulation {
   }
 
   void break_link(std::size_t index) {
-    const auto link = members_.link_of(id_of(index));
+    const auto link = members_.link_of(node_id(index));
     if (!link) return;
     live_.erase(*link);
     carry_out(members_.link_down(*link, "connection reset"));
@@ -161,7 +161,7 @@ class Simulation {
       case 8:
       case 9:
         nodes_[node].answers = true;
-        if (members_.is_member(id_of(node))) connect(node);  // perhaps a second link
+        if (members_.is_member(node_id(node))) connect(node);  // perhaps a second link
         break;
       case 4:
         fail_worker(node);
@@ -184,7 +184,7 @@ class Simulation {
     const std::size_t model = random_.below(kModels);
     const DeploymentStatus status = deployments_[model].status();
     for (std::uint32_t i = 0; i < status.stages.size(); ++i) {
-      if (status.stages[i].placed.node != id_of(node)) continue;
+      if (status.stages[i].placed.node != node_id(node)) continue;
       const StageRef stage{status.epoch, StageIndex{i}};
       carry_out(model, deployments_[model].stage_failed(stage, {"killed by signal 9", "last"}));
       return;
@@ -195,13 +195,13 @@ class Simulation {
     Result<MembershipActions> actions = MembershipActions{};
     switch (random_.below(4)) {
       case 0:
-        if (random_.below(15) == 0) actions = members_.remove(id_of(node));
+        if (random_.below(15) == 0) actions = members_.remove(node_id(node));
         break;
       case 1:
-        actions = members_.leave(id_of(node));
+        actions = members_.leave(node_id(node));
         break;
       case 2:
-        actions = members_.rename(id_of(node), "node-1");
+        actions = members_.rename(node_id(node), "node-1");
         break;
       default:
         join(node);
@@ -373,7 +373,7 @@ class Simulation {
   // --- the rules ---
 
   bool online(const NodeId& node) const {
-    return node == id_of(0) || members_.link_of(node).has_value();
+    return node == node_id(0) || members_.link_of(node).has_value();
   }
 
   // An order goes to a node that is there, in the newest epoch, which was not stopped. A node is
@@ -427,7 +427,7 @@ class Simulation {
   std::map<LinkId, std::size_t> link_node_;  // all there ever were
   std::array<PlanEpoch, kModels> current_epoch_{};
   std::array<PlanEpoch, kModels> stopped_epoch_{};
-  std::set<NodeId> told_online_{id_of(0)};
+  std::set<NodeId> told_online_{node_id(0)};
   TimePoint now_{std::chrono::hours(1)};
   bool settling_ = false;
   std::uint64_t last_link_ = 0;

@@ -15,13 +15,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-NodeId id_of(char letter) {
+NodeId node_of(char letter) {
   return NodeId{std::string(1, letter)};
 }
 
 class DeploymentTest : public ::testing::Test {
  protected:
-  DeploymentTest() : deployment_(ModelId{"m"}, {id_of('a'), id_of('b'), id_of('c')}, now_) {}
+  DeploymentTest() : deployment_(ModelId{"m"}, {node_of('a'), node_of('b'), node_of('c')}, now_) {}
 
   // Keeps the actions of the last event.
   void on(DeploymentActions actions) {
@@ -57,7 +57,7 @@ class DeploymentTest : public ::testing::Test {
     planner::Placement placement;
     std::uint32_t begin = 0;
     for (const char letter : nodes) {
-      placement.stages.push_back({.node = id_of(letter),
+      placement.stages.push_back({.node = node_of(letter),
                                   .name = std::string("node-") + letter,
                                   .layers = {begin, begin + 4},
                                   .fetch_bytes = fetch_bytes});
@@ -90,7 +90,7 @@ class DeploymentTest : public ::testing::Test {
   void stop_answered(std::uint64_t epoch) {
     DeploymentActions actions;
     for (const char letter : {'a', 'b', 'c'}) {
-      DeploymentActions more = deployment_.stages_stopped(id_of(letter), PlanEpoch{epoch});
+      DeploymentActions more = deployment_.stages_stopped(node_of(letter), PlanEpoch{epoch});
       actions.insert(actions.end(), more.begin(), more.end());
     }
     on(std::move(actions));
@@ -114,7 +114,7 @@ TEST_F(DeploymentTest, goes_through_the_order_of_a_load) {
   EXPECT_EQ(persisted_.options.context_per_sequence, 2048);
   plan("abc");
   ASSERT_EQ(all<FetchLayers>().size(), 3);
-  EXPECT_EQ(all<FetchLayers>()[1].node, id_of('b'));
+  EXPECT_EQ(all<FetchLayers>()[1].node, node_of('b'));
   EXPECT_EQ(all<FetchLayers>()[1].layers, (LayerRange{4, 8}));
   EXPECT_EQ(all<FetchLayers>()[1].epoch, PlanEpoch{101});
   each(&Deployment::fetch_done, 2);
@@ -129,7 +129,7 @@ TEST_F(DeploymentTest, goes_through_the_order_of_a_load) {
   on(deployment_.pipeline_connected(PlanEpoch{epoch_}));
   EXPECT_EQ(state(), DeploymentState::kReady);
   ASSERT_EQ(persisted_.home.size(), 3);
-  EXPECT_EQ(persisted_.home[2], (HomeStage{id_of('c'), "node-c", {8, 12}}));
+  EXPECT_EQ(persisted_.home[2], (HomeStage{node_of('c'), "node-c", {8, 12}}));
   EXPECT_EQ(deployment_.status().stages[0].endpoints, std::vector<std::string>{"here"});
 }
 
@@ -198,7 +198,7 @@ TEST_F(DeploymentTest, a_worker_that_dies_is_replaced_after_a_pause_in_a_new_epo
   pass(1);
   ASSERT_EQ(all<MakePlan>().size(), 1);
   EXPECT_TRUE(all<MakePlan>()[0].keep);
-  EXPECT_THAT(all<MakePlan>()[0].current.at(id_of('b')), ElementsAre(LayerRange{4, 8}));
+  EXPECT_THAT(all<MakePlan>()[0].current.at(node_of('b')), ElementsAre(LayerRange{4, 8}));
   plan("abc");
   carry_out(3);
 }
@@ -209,11 +209,11 @@ TEST_F(DeploymentTest, no_new_plan_before_the_old_stages_have_stopped) {
   pass(3);
   EXPECT_TRUE(all<MakePlan>().empty());
   EXPECT_EQ(state(), DeploymentState::kPlanning);
-  on(deployment_.stages_stopped(id_of('a'), PlanEpoch{epoch_}));
-  on(deployment_.stages_stopped(id_of('b'), PlanEpoch{epoch_ - 1}));
-  on(deployment_.node_lost(id_of('c'), "gone"));
+  on(deployment_.stages_stopped(node_of('a'), PlanEpoch{epoch_}));
+  on(deployment_.stages_stopped(node_of('b'), PlanEpoch{epoch_ - 1}));
+  on(deployment_.node_lost(node_of('c'), "gone"));
   EXPECT_TRUE(all<MakePlan>().empty()) << "b has not said so of this epoch";
-  on(deployment_.stages_stopped(id_of('b'), PlanEpoch{epoch_}));
+  on(deployment_.stages_stopped(node_of('b'), PlanEpoch{epoch_}));
   EXPECT_EQ(all<MakePlan>().size(), 1);
 }
 
@@ -240,12 +240,12 @@ TEST_F(DeploymentTest, pauses_grow_in_a_crash_loop_and_a_stable_time_forgets_the
 
 TEST_F(DeploymentTest, a_lost_node_s_layers_move_at_once_if_nothing_must_be_fetched) {
   make_ready();
-  on(deployment_.node_lost(id_of('b'), "left 5 pings unanswered"));
+  on(deployment_.node_lost(node_of('b'), "left 5 pings unanswered"));
   EXPECT_THAT(all<FailRequests>()[0].reason, HasSubstr("lost node node-b: left 5 pings"));
   EXPECT_EQ(all<StopStages>().size(), 2) << "b is not there to be told";
   stop_answered(epoch_);
   ASSERT_EQ(all<MakePlan>().size(), 1);
-  EXPECT_THAT(all<MakePlan>()[0].nodes, ElementsAre(id_of('a'), id_of('c')));
+  EXPECT_THAT(all<MakePlan>()[0].nodes, ElementsAre(node_of('a'), node_of('c')));
   plan("ac", 0);
   EXPECT_EQ(state(), DeploymentState::kFetching);
   carry_out(2);
@@ -253,14 +253,14 @@ TEST_F(DeploymentTest, a_lost_node_s_layers_move_at_once_if_nothing_must_be_fetc
 
 TEST_F(DeploymentTest, before_weights_move_a_lost_node_may_come_back) {
   make_ready();
-  on(deployment_.node_lost(id_of('b'), "gone"));
+  on(deployment_.node_lost(node_of('b'), "gone"));
   stop_answered(epoch_);
   plan("ac", 1000);
   EXPECT_EQ(state(), DeploymentState::kWaiting);
   EXPECT_THAT(reason(), HasSubstr("for node-b to come back"));
   pass(10);
   EXPECT_TRUE(last_.empty());
-  on(deployment_.node_online(id_of('b')));
+  on(deployment_.node_online(node_of('b')));
   ASSERT_EQ(all<MakePlan>().size(), 1);
   EXPECT_EQ(all<MakePlan>()[0].nodes.size(), 3);
   plan("abc");
@@ -269,14 +269,14 @@ TEST_F(DeploymentTest, before_weights_move_a_lost_node_may_come_back) {
 
 TEST_F(DeploymentTest, after_the_wait_weights_move) {
   make_ready();
-  on(deployment_.node_lost(id_of('b'), "gone"));
+  on(deployment_.node_lost(node_of('b'), "gone"));
   stop_answered(epoch_);
   plan("ac", 1000);
   pass(30);
   ASSERT_EQ(all<MakePlan>().size(), 1);
   plan("ac", 1000);
   EXPECT_EQ(state(), DeploymentState::kFetching);
-  on(deployment_.node_online(id_of('b')));
+  on(deployment_.node_online(node_of('b')));
   EXPECT_EQ(all<StopStages>().size(), 2) << "it has the layers, the others are still fetching";
   stop_answered(epoch_);
   EXPECT_EQ(all<MakePlan>().size(), 1);
@@ -284,7 +284,7 @@ TEST_F(DeploymentTest, after_the_wait_weights_move) {
 
 TEST_F(DeploymentTest, a_node_that_left_is_not_waited_for) {
   make_ready();
-  on(deployment_.node_lost(id_of('b'), "removed from the cluster", true));
+  on(deployment_.node_lost(node_of('b'), "removed from the cluster", true));
   stop_answered(epoch_);
   plan("ac", 1000);
   EXPECT_EQ(state(), DeploymentState::kFetching);
@@ -292,16 +292,16 @@ TEST_F(DeploymentTest, a_node_that_left_is_not_waited_for) {
 
 TEST_F(DeploymentTest, a_node_that_comes_and_goes_does_not_keep_the_others_loading) {
   make_ready();
-  on(deployment_.node_lost(id_of('b'), "gone"));
+  on(deployment_.node_lost(node_of('b'), "gone"));
   stop_answered(epoch_);
-  on(deployment_.node_online(id_of('b')));
+  on(deployment_.node_online(node_of('b')));
   plan("abc");  // outdated: b came while it was being made
   plan("abc");
   carry_out(3);
-  on(deployment_.node_lost(id_of('b'), "gone"));
+  on(deployment_.node_lost(node_of('b'), "gone"));
   EXPECT_EQ(state(), DeploymentState::kWaiting) << "the second time there is a pause";
   stop_answered(epoch_);
-  on(deployment_.node_online(id_of('b')));
+  on(deployment_.node_online(node_of('b')));
   EXPECT_TRUE(last_.empty());
   pass(1);
   EXPECT_EQ(all<MakePlan>().size(), 1);
@@ -309,12 +309,12 @@ TEST_F(DeploymentTest, a_node_that_comes_and_goes_does_not_keep_the_others_loadi
 
 TEST_F(DeploymentTest, the_answer_to_an_outdated_plan_is_asked_for_again) {
   make_ready();
-  on(deployment_.node_lost(id_of('b'), "gone"));
+  on(deployment_.node_lost(node_of('b'), "gone"));
   stop_answered(epoch_);
-  on(deployment_.node_lost(id_of('c'), "gone too"));
+  on(deployment_.node_lost(node_of('c'), "gone too"));
   plan("ac");
   ASSERT_EQ(all<MakePlan>().size(), 1);
-  EXPECT_THAT(all<MakePlan>()[0].nodes, ElementsAre(id_of('a')));
+  EXPECT_THAT(all<MakePlan>()[0].nodes, ElementsAre(node_of('a')));
   EXPECT_TRUE(all<FetchLayers>().empty());
 }
 
@@ -322,9 +322,9 @@ TEST_F(DeploymentTest, a_node_without_a_part_in_it_may_come_and_go) {
   on(deployment_.load({}));
   plan("ab");
   carry_out(2);
-  on(deployment_.node_lost(id_of('c'), "gone"));
+  on(deployment_.node_lost(node_of('c'), "gone"));
   EXPECT_TRUE(last_.empty());
-  on(deployment_.node_online(id_of('c')));
+  on(deployment_.node_online(node_of('c')));
   EXPECT_TRUE(last_.empty());
   EXPECT_EQ(state(), DeploymentState::kReady);
 }
@@ -388,7 +388,7 @@ TEST_F(DeploymentTest, a_split_becomes_pins_once_its_nodes_are_known) {
   EXPECT_EQ(all<MakePlan>()[0].options.split.size(), 2);
   plan("ab");
   EXPECT_THAT(persisted_.options.split, IsEmpty());
-  EXPECT_EQ(persisted_.options.pins.at(id_of('b')).layers, (LayerRange{4, 8}));
+  EXPECT_EQ(persisted_.options.pins.at(node_of('b')).layers, (LayerRange{4, 8}));
 }
 
 TEST_F(DeploymentTest, unload_while_a_plan_is_being_made) {
@@ -406,7 +406,7 @@ TEST_F(DeploymentTest, without_any_node_it_waits_for_one) {
   on(lonely.load({}));
   EXPECT_EQ(lonely.state(), DeploymentState::kWaiting);
   EXPECT_EQ(lonely.status().reason, "no node is online");
-  on(lonely.node_online(id_of('a')));
+  on(lonely.node_online(node_of('a')));
   EXPECT_EQ(all<MakePlan>().size(), 1);
 }
 
@@ -414,7 +414,7 @@ class RestoreTest : public DeploymentTest {
  protected:
   RestoreTest() {
     make_ready();
-    deployment_ = Deployment(ModelId{"m"}, {id_of('a')}, now_);
+    deployment_ = Deployment(ModelId{"m"}, {node_of('a')}, now_);
   }
 };
 
@@ -422,10 +422,10 @@ TEST_F(RestoreTest, after_a_restart_the_nodes_are_waited_for_and_the_old_places_
   on(deployment_.restore(persisted_));
   EXPECT_EQ(state(), DeploymentState::kWaiting);
   EXPECT_EQ(reason(), "for node-b, node-c to come back");
-  on(deployment_.node_online(id_of('b')));
+  on(deployment_.node_online(node_of('b')));
   EXPECT_TRUE(all<MakePlan>().empty());
   pass(5);
-  on(deployment_.node_online(id_of('c')));
+  on(deployment_.node_online(node_of('c')));
   ASSERT_EQ(all<MakePlan>().size(), 1);
   EXPECT_TRUE(all<MakePlan>()[0].keep);
   EXPECT_EQ(all<MakePlan>()[0].current.size(), 3);
@@ -435,7 +435,7 @@ TEST_F(RestoreTest, after_a_restart_the_nodes_are_waited_for_and_the_old_places_
 
 TEST_F(RestoreTest, who_does_not_come_back_is_done_without) {
   on(deployment_.restore(persisted_));
-  on(deployment_.node_online(id_of('b')));
+  on(deployment_.node_online(node_of('b')));
   pass(30);
   ASSERT_EQ(all<MakePlan>().size(), 1);
   plan("ab", 1000);
@@ -449,18 +449,18 @@ TEST_F(RestoreTest, what_does_not_fit_waits_for_a_node) {
   EXPECT_EQ(state(), DeploymentState::kWaiting);
   EXPECT_EQ(reason(), "it does not fit");
   EXPECT_TRUE(deployment_.wanted());
-  on(deployment_.node_online(id_of('b')));
+  on(deployment_.node_online(node_of('b')));
   EXPECT_EQ(all<MakePlan>().size(), 1);
 }
 
 TEST_F(RestoreTest, a_load_that_was_cut_short_goes_on_with_its_plan) {
-  Deployment first(ModelId{"m"}, {id_of('a'), id_of('b')}, now_);
+  Deployment first(ModelId{"m"}, {node_of('a'), node_of('b')}, now_);
   on(first.load({.split = {4, 4}}));
   on(first.planned(PlanEpoch{1}, placement("ab")));
   ASSERT_EQ(persisted_.home.size(), 2);
   on(deployment_.restore(persisted_));
   EXPECT_EQ(reason(), "for node-b to come back");
-  on(deployment_.node_online(id_of('b')));
+  on(deployment_.node_online(node_of('b')));
   ASSERT_EQ(all<MakePlan>().size(), 1);
   EXPECT_TRUE(all<MakePlan>()[0].options.split.empty());
   EXPECT_EQ(all<MakePlan>()[0].options.pins.size(), 2);
@@ -468,7 +468,7 @@ TEST_F(RestoreTest, a_load_that_was_cut_short_goes_on_with_its_plan) {
 
 TEST_F(RestoreTest, a_load_without_a_plan_does_not_begin_with_the_first_node_alone) {
   on(deployment_.restore({.options = {}, .loaded = true, .home = {}}));
-  on(deployment_.node_online(id_of('b')));
+  on(deployment_.node_online(node_of('b')));
   EXPECT_TRUE(last_.empty());
   pass(30);
   ASSERT_EQ(all<MakePlan>().size(), 1);

@@ -26,11 +26,11 @@ Result<void> check_wish(const InviteWish& wish) {
   return {};
 }
 
+}  // namespace
+
 bool is_open(const Invite& invite, std::int64_t now_ms) {
   return invite.uses_left > 0 && invite.wrong_tries < kWrongTriesMax && now_ms < invite.expires_ms;
 }
-
-}  // namespace
 
 std::string_view redeem_outcome_name(RedeemOutcome outcome) {
   switch (outcome) {

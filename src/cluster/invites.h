@@ -55,6 +55,9 @@ struct Redeemed {
   bool ephemeral = false;
 };
 
+// Can somebody still join with it?
+bool is_open(const Invite& invite, std::int64_t now_ms);
+
 class Invites {
  public:
   explicit Invites(std::vector<Invite> persisted = {});

@@ -3,9 +3,6 @@
 namespace salvage::planner {
 namespace {
 
-// libllama rounds caches up to this many tokens.
-constexpr std::uint32_t kContextStep = 256;
-
 // Work buffers: a micro-batch keeps some dozen rows as wide as the hidden state or as the widest
 // feed-forward layer (four times that) alive at once, plus attention over the context in f32 and a
 // fixed part for graphs and threads. An estimate: the engine reports what it really took.

@@ -12,6 +12,9 @@
 
 namespace salvage::planner {
 
+// libllama rounds caches up to this many tokens.
+inline constexpr std::uint32_t kContextStep = 256;
+
 struct MemoryRequest {
   LayerRange layers;
   std::uint32_t context_per_sequence = 4096;  // tokens

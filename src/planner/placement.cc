@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::uint64_t kReserveBytes = std::uint64_t{128} << 20;
 constexpr std::uint64_t kReserveShare = 20;
-constexpr std::uint32_t kContextStep = 256;  // libllama rounds caches up to this many tokens
 
 std::string gib(std::uint64_t bytes) {
   constexpr double kGib = 1024.0 * 1024.0 * 1024.0;

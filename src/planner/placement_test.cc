@@ -23,8 +23,8 @@ using ::testing::Not;
 
 constexpr std::uint64_t kMib = std::uint64_t{1} << 20;
 
-model::Manifest manifest_of(std::uint32_t layer_count, std::uint64_t layer_mib = 100,
-                            std::uint32_t period = 1) {
+model::Manifest equal_layers(std::uint32_t layer_count, std::uint64_t layer_mib = 100,
+                             std::uint32_t period = 1) {
   model::Manifest manifest;
   manifest.architecture = "made-up";
   manifest.layer_count = layer_count;
@@ -72,25 +72,25 @@ std::string left_out(const Placement& placement) {
 }
 
 TEST(Place, layers_follow_the_free_memory) {
-  EXPECT_EQ(placed(manifest_of(16), request_of({8000, 4000, 4000})), "8,4,4");
-  EXPECT_EQ(placed(manifest_of(16), request_of({4000, 4000, 8000})), "4,4,8");
-  EXPECT_EQ(placed(manifest_of(30), request_of({4000, 4000, 4000, 4000})), "8,8,7,7");
-  EXPECT_EQ(placed(manifest_of(16), request_of({8000})), "16");
+  EXPECT_EQ(placed(equal_layers(16), request_of({8000, 4000, 4000})), "8,4,4");
+  EXPECT_EQ(placed(equal_layers(16), request_of({4000, 4000, 8000})), "4,4,8");
+  EXPECT_EQ(placed(equal_layers(30), request_of({4000, 4000, 4000, 4000})), "8,8,7,7");
+  EXPECT_EQ(placed(equal_layers(16), request_of({8000})), "16");
 }
 
 TEST(Place, the_reserve_is_kept_free) {
   PlacementRequest request = request_of({1000, 1000});
   request.nodes[0].reserve_bytes = 600 * kMib;
-  EXPECT_EQ(placed(manifest_of(7), request), "2,5");
+  EXPECT_EQ(placed(equal_layers(7), request), "2,5");
   request.nodes[0].reserve_bytes.reset();
   EXPECT_EQ(default_reserve(1000 * kMib), 178 * kMib);
-  const auto placement = place(manifest_of(7), request);
+  const auto placement = place(equal_layers(7), request);
   ASSERT_TRUE(placement);
   EXPECT_EQ(placement->stages[0].usable_bytes, 822 * kMib);
 }
 
 TEST(Place, P01_cache_and_buffers_count_before_anything_is_loaded) {
-  model::Manifest manifest = manifest_of(12, 100);
+  model::Manifest manifest = equal_layers(12, 100);
   PlacementRequest request = request_of({500, 700, 450});
   EXPECT_EQ(placed(manifest, request), "4,5,3");
   // Weights alone would still fit as before; with 20 MiB of cache a layer they don't.
@@ -109,12 +109,12 @@ TEST(Place, P01_cache_and_buffers_count_before_anything_is_loaded) {
 
 TEST(Place, P06_P12_a_node_gets_a_layer_or_is_left_out_with_a_reason) {
   const PlacementRequest lopsided = request_of({40000, 400});
-  const auto placement = place(manifest_of(6), lopsided);
+  const auto placement = place(equal_layers(6), lopsided);
   ASSERT_TRUE(placement);
   EXPECT_EQ(split_text(*placement, lopsided.nodes), "6,0");
   EXPECT_THAT(left_out(*placement), HasSubstr("b: its share of the memory is 0.06 of a layer"));
   const PlacementRequest many = request_of(std::vector<std::uint64_t>(8, 1000));
-  const auto spread = place(manifest_of(6), many);
+  const auto spread = place(equal_layers(6), many);
   ASSERT_TRUE(spread);
   EXPECT_EQ(split_text(*spread, many.nodes), "1,1,1,1,1,1,0,0");
   EXPECT_EQ(spread->left_out.size(), 2);
@@ -123,18 +123,18 @@ TEST(Place, P06_P12_a_node_gets_a_layer_or_is_left_out_with_a_reason) {
 TEST(Place, P07_P22_unknown_memory_is_not_zero_and_is_named) {
   PlacementRequest request = request_of({1000, 1000});
   request.nodes[1].memory_bytes.reset();
-  const auto placement = place(manifest_of(6), request);
+  const auto placement = place(equal_layers(6), request);
   ASSERT_TRUE(placement);
   EXPECT_THAT(left_out(*placement), HasSubstr("b: its free memory is unknown"));
   request.nodes[0].memory_bytes.reset();
-  const auto refused = place(manifest_of(6), request);
+  const auto refused = place(equal_layers(6), request);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), ErrorCode::kResourceExhausted);
   EXPECT_THAT(refused.error().message(), HasSubstr("a: its free memory is unknown"));
 }
 
 TEST(Place, P07_P20_what_does_not_fit_is_refused_with_need_and_have_of_each_node) {
-  const auto refused = place(manifest_of(12), request_of({500, 400, 30}));
+  const auto refused = place(equal_layers(12), request_of({500, 400, 30}));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), ErrorCode::kResourceExhausted);
   const std::string& said = refused.error().message();
@@ -145,7 +145,7 @@ TEST(Place, P07_P20_what_does_not_fit_is_refused_with_need_and_have_of_each_node
 }
 
 TEST(Place, P13_P20_a_context_that_would_fit_is_named_and_is_the_longest) {
-  model::Manifest manifest = manifest_of(8);
+  model::Manifest manifest = equal_layers(8);
   for (auto& layer : manifest.layers) layer.key_values = layer.value_values = 1024;
   PlacementRequest request = request_of({700, 700});
   request.need.context_per_sequence = 131072;
@@ -160,7 +160,7 @@ TEST(Place, P13_P20_a_context_that_would_fit_is_named_and_is_the_longest) {
 }
 
 TEST(Place, P08_P14_the_output_matrix_is_charged_to_the_last_node) {
-  model::Manifest manifest = manifest_of(8);
+  model::Manifest manifest = equal_layers(8);
   manifest.output_bytes = 250 * kMib;
   EXPECT_EQ(placed(manifest, request_of({2000, 2000})), "4,4");
   EXPECT_EQ(placed(manifest, request_of({600, 600})), "5,3");
@@ -170,7 +170,7 @@ TEST(Place, P08_P14_the_output_matrix_is_charged_to_the_last_node) {
 TEST(Place, P11_any_number_of_nodes_will_do) {
   for (std::size_t count = 1; count <= 9; ++count) {
     const auto placement =
-        place(manifest_of(32), request_of(std::vector<std::uint64_t>(count, 5000)));
+        place(equal_layers(32), request_of(std::vector<std::uint64_t>(count, 5000)));
     ASSERT_TRUE(placement);
     EXPECT_EQ(placement->stages.size(), count);
     for (const PlacedStage& stage : placement->stages) {
@@ -182,31 +182,31 @@ TEST(Place, P11_any_number_of_nodes_will_do) {
 
 TEST(Place, P16_P17_the_coordinator_takes_its_share_and_order_is_stable) {
   const PlacementRequest request = request_of({8000, 8000});
-  const auto placement = place(manifest_of(10), request);
+  const auto placement = place(equal_layers(10), request);
   ASSERT_TRUE(placement);
   EXPECT_EQ(placement->stages[0].node, id_of(0));
   EXPECT_EQ(placement->stages[0].layers, (LayerRange{0, 5}));
   EXPECT_EQ(placement->stages[1].layers, (LayerRange{5, 10}));
-  EXPECT_EQ(*placement, *place(manifest_of(10), request));
+  EXPECT_EQ(*placement, *place(equal_layers(10), request));
 }
 
 TEST(Place, P21_rounding_does_not_drift) {
-  EXPECT_EQ(placed(manifest_of(10), request_of({4740, 5260})), "5,5");
-  EXPECT_EQ(placed(manifest_of(100), request_of({47400, 52600})), "47,53");
-  EXPECT_EQ(placed(manifest_of(10), request_of({1490, 1490, 1490, 5530})), "2,1,1,6")
+  EXPECT_EQ(placed(equal_layers(10), request_of({4740, 5260})), "5,5");
+  EXPECT_EQ(placed(equal_layers(100), request_of({47400, 52600})), "47,53");
+  EXPECT_EQ(placed(equal_layers(10), request_of({1490, 1490, 1490, 5530})), "2,1,1,6")
       << "quotas 1.49 1.49 1.49 5.53: the floors leave two over";
 }
 
 TEST(Place, cuts_stay_legal) {
-  EXPECT_EQ(placed(manifest_of(18, 100, 6), request_of({4000, 4000})), "12,6");
-  const auto placement = place(manifest_of(12, 100, 6), request_of({4000, 4000, 4000}));
+  EXPECT_EQ(placed(equal_layers(18, 100, 6), request_of({4000, 4000})), "12,6");
+  const auto placement = place(equal_layers(12, 100, 6), request_of({4000, 4000, 4000}));
   ASSERT_TRUE(placement);
   EXPECT_EQ(placement->stages.size(), 2);
   EXPECT_THAT(left_out(*placement), HasSubstr("legal cuts"));
 }
 
 TEST(Place, a_model_that_may_not_be_cut_goes_whole_to_a_node_that_holds_it) {
-  model::Manifest manifest = manifest_of(8);
+  model::Manifest manifest = equal_layers(8);
   manifest.split.refusal = "it has not been proven exact";
   EXPECT_EQ(placed(manifest, request_of({500, 2000})), "0,8");
   EXPECT_THAT(placed(manifest, request_of({500, 500})), HasSubstr("does not fit"));
@@ -215,22 +215,22 @@ TEST(Place, a_model_that_may_not_be_cut_goes_whole_to_a_node_that_holds_it) {
 TEST(Place, disk_room_counts_for_what_is_not_held) {
   PlacementRequest request = request_of({4000, 4000});
   request.nodes[1].disk_bytes = 200 * kMib;
-  EXPECT_EQ(placed(manifest_of(8), request), "6,2");
+  EXPECT_EQ(placed(equal_layers(8), request), "6,2");
   request.held[id_of(1)] = {{4, 7}};
-  EXPECT_EQ(placed(manifest_of(8), request), "4,4");
+  EXPECT_EQ(placed(equal_layers(8), request), "4,4");
   request.held.clear();
   request.nodes[0].disk_bytes = 300 * kMib;
-  EXPECT_THAT(placed(manifest_of(8), request), HasSubstr("of disk and has 0.3 GiB"));
+  EXPECT_THAT(placed(equal_layers(8), request), HasSubstr("of disk and has 0.3 GiB"));
 }
 
 TEST(PlacePins, a_count_fixes_how_many_and_a_range_which) {
   PlacementRequest request = request_of({4000, 4000, 4000});
   request.pins[id_of(1)] = {.layer_count = 2};
-  EXPECT_EQ(placed(manifest_of(12), request), "5,2,5");
+  EXPECT_EQ(placed(equal_layers(12), request), "5,2,5");
   request.pins[id_of(1)] = {.layer_count = 0};
-  EXPECT_EQ(placed(manifest_of(12), request), "6,0,6");
+  EXPECT_EQ(placed(equal_layers(12), request), "6,0,6");
   request.pins = {{id_of(2), {.layer_count = 4, .layers = LayerRange{0, 4}}}};
-  const auto placement = place(manifest_of(12), request);
+  const auto placement = place(equal_layers(12), request);
   ASSERT_TRUE(placement) << placement.error().message();
   ASSERT_EQ(placement->stages.size(), 3);
   EXPECT_EQ(placement->stages[0].node, id_of(2)) << "a range goes where it belongs";
@@ -241,7 +241,7 @@ TEST(PlacePins, a_count_fixes_how_many_and_a_range_which) {
 TEST(PlacePins, ranges_in_the_middle_leave_both_ends_to_the_others) {
   PlacementRequest request = request_of({4000, 4000, 4000});
   request.pins = {{id_of(0), {.layer_count = 4, .layers = LayerRange{4, 8}}}};
-  const auto placement = place(manifest_of(12), request);
+  const auto placement = place(equal_layers(12), request);
   ASSERT_TRUE(placement) << placement.error().message();
   ASSERT_EQ(placement->stages.size(), 3);
   EXPECT_EQ(placement->stages[0].node, id_of(1));
@@ -253,7 +253,7 @@ TEST(PlacePins, impossible_pins_are_refused_with_what_is_wrong) {
   PlacementRequest request = request_of({4000, 4000});
   const auto with = [&](std::map<NodeId, Pin> pins) {
     request.pins = std::move(pins);
-    return placed(manifest_of(12, 100, 4), request);
+    return placed(equal_layers(12, 100, 4), request);
   };
   EXPECT_THAT(with({{id_of(0), {3, LayerRange{0, 3}}}}), HasSubstr("may not be cut at layer 3"));
   EXPECT_THAT(with({{id_of(0), {8, LayerRange{0, 8}}}, {id_of(1), {8, LayerRange{4, 12}}}}),
@@ -269,7 +269,7 @@ TEST(PlacePins, impossible_pins_are_refused_with_what_is_wrong) {
 TEST(PlacePins, a_pin_never_breaks_a_memory) {
   PlacementRequest request = request_of({4000, 300});
   request.pins[id_of(1)] = {.layer_count = 5};
-  const auto refused = place(manifest_of(12), request);
+  const auto refused = place(equal_layers(12), request);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), ErrorCode::kResourceExhausted);
   EXPECT_THAT(refused.error().message(), HasSubstr("b needs"));
@@ -278,28 +278,28 @@ TEST(PlacePins, a_pin_never_breaks_a_memory) {
 TEST(PlaceSplit, numbers_are_for_the_nodes_in_their_order) {
   PlacementRequest request = request_of({4000, 4000, 4000, 4000});
   request.split = {6, 6, 4, 2};
-  EXPECT_EQ(placed(manifest_of(18), request), "6,6,4,2");
+  EXPECT_EQ(placed(equal_layers(18), request), "6,6,4,2");
   request.split = {1, 1, 2};
-  EXPECT_EQ(placed(manifest_of(16), request), "4,4,8,0");
+  EXPECT_EQ(placed(equal_layers(16), request), "4,4,8,0");
   request.split = {0, 9, 0, 9};
-  EXPECT_EQ(placed(manifest_of(18), request), "0,9,0,9");
+  EXPECT_EQ(placed(equal_layers(18), request), "0,9,0,9");
 }
 
 TEST(PlaceSplit, what_it_cannot_be_is_refused) {
   PlacementRequest request = request_of({4000, 4000});
   request.split = {6, 6, 6};
-  EXPECT_THAT(placed(manifest_of(18), request),
+  EXPECT_THAT(placed(equal_layers(18), request),
               HasSubstr("3 numbers, but 2 nodes are online: a, b"));
   request.split = {5, 13};
-  EXPECT_THAT(placed(manifest_of(18, 100, 6), request), HasSubstr("nearest legal split"));
+  EXPECT_THAT(placed(equal_layers(18, 100, 6), request), HasSubstr("nearest legal split"));
   request.split = {0, 0};
-  EXPECT_THAT(placed(manifest_of(18), request), HasSubstr("stages"));
+  EXPECT_THAT(placed(equal_layers(18), request), HasSubstr("stages"));
   request.split = {9, 9};
   request.pins[id_of(0)] = {.layer_count = 3};
-  EXPECT_THAT(placed(manifest_of(18), request), HasSubstr("one of them"));
+  EXPECT_THAT(placed(equal_layers(18), request), HasSubstr("one of them"));
   request.pins.clear();
   request.nodes[1].memory_bytes = 300 * kMib;
-  EXPECT_THAT(placed(manifest_of(18), request), HasSubstr("b needs"));
+  EXPECT_THAT(placed(equal_layers(18), request), HasSubstr("b needs"));
 }
 
 TEST(PlaceKeep, layers_stay_where_they_are) {
@@ -307,9 +307,9 @@ TEST(PlaceKeep, layers_stay_where_they_are) {
   request.keep = true;
   request.current = {{id_of(0), {{0, 2}}}, {id_of(1), {{2, 9}}}, {id_of(2), {{9, 12}}}};
   request.held = request.current;
-  EXPECT_EQ(placed(manifest_of(12), request), "2,7,3");
+  EXPECT_EQ(placed(equal_layers(12), request), "2,7,3");
   request.keep = false;
-  EXPECT_EQ(placed(manifest_of(12), request), "4,4,4");
+  EXPECT_EQ(placed(equal_layers(12), request), "4,4,4");
 }
 
 TEST(PlaceKeep, a_lost_node_s_layers_go_where_their_copies_are) {
@@ -317,10 +317,10 @@ TEST(PlaceKeep, a_lost_node_s_layers_go_where_their_copies_are) {
   request.keep = true;  // c is lost, it had 8:12
   request.current = {{id_of(0), {{0, 4}}}, {id_of(1), {{4, 8}}}};
   request.held = {{id_of(0), {{0, 4}}}, {id_of(1), {{4, 12}}}};
-  EXPECT_EQ(placed(manifest_of(12), request), "4,8");
-  EXPECT_EQ(place(manifest_of(12), request)->fetch_bytes(), 0);
+  EXPECT_EQ(placed(equal_layers(12), request), "4,8");
+  EXPECT_EQ(place(equal_layers(12), request)->fetch_bytes(), 0);
   request.nodes[1].memory_bytes = 800 * kMib;
-  const auto placement = place(manifest_of(12), request);
+  const auto placement = place(equal_layers(12), request);
   ASSERT_TRUE(placement);
   EXPECT_EQ(split_text(*placement, request.nodes), "5,7");
   EXPECT_EQ(placement->fetch_bytes(), 100 * kMib);
@@ -331,11 +331,11 @@ TEST(PlaceKeep, where_all_have_everything_the_old_placement_wins) {
   request.keep = true;
   request.current = {{id_of(0), {{0, 9}}}, {id_of(1), {{9, 12}}}};
   request.held = {{id_of(0), {{0, 12}}}, {id_of(1), {{0, 12}}}};
-  EXPECT_EQ(placed(manifest_of(12), request), "9,3");
+  EXPECT_EQ(placed(equal_layers(12), request), "9,3");
 }
 
 TEST(StageNeeds, agree_with_memory_needed_for_every_range) {
-  model::Manifest manifest = manifest_of(7);
+  model::Manifest manifest = equal_layers(7);
   manifest.shared_bytes = 12345;
   manifest.output_bytes = 777777;
   manifest.vocabulary_size = 1000;
@@ -390,7 +390,7 @@ TEST(Place, is_the_nearest_of_all_placements_that_fit) {
   int refused = 0;
   for (int round = 0; round < 400; ++round) {
     const auto layer_count = static_cast<std::uint32_t>(2 + random.below(6));
-    model::Manifest manifest = manifest_of(
+    model::Manifest manifest = equal_layers(
         layer_count, 100, static_cast<std::uint32_t>(1 + random.below(2) * random.below(3)));
     if (random.below(2) == 0) manifest.output_bytes = random.below(300) * kMib;
     std::vector<std::uint64_t> mib;
@@ -448,19 +448,19 @@ TEST(Place, the_largest_cluster_and_model_take_no_time_worth_naming) {
     request.nodes.push_back(request.nodes[0]);
     request.nodes.back().node = NodeId{fmt::format("{:064}", i)};
   }
-  const auto placement = place(manifest_of(model::kLayerCountMax), request);
+  const auto placement = place(equal_layers(model::kLayerCountMax), request);
   ASSERT_TRUE(placement);
   EXPECT_EQ(placement->stages.size(), kPlacementNodesMax);
   request.nodes.push_back(request.nodes.back());
-  EXPECT_FALSE(place(manifest_of(8), request));
+  EXPECT_FALSE(place(equal_layers(8), request));
 }
 
 TEST(Place, nonsense_is_refused) {
-  EXPECT_FALSE(place(manifest_of(0), request_of({1000})));
-  const auto nobody = place(manifest_of(4), request_of({}));
+  EXPECT_FALSE(place(equal_layers(0), request_of({1000})));
+  const auto nobody = place(equal_layers(4), request_of({}));
   ASSERT_FALSE(nobody);
   EXPECT_EQ(nobody.error().code(), ErrorCode::kUnavailable);
-  EXPECT_EQ(largest_context_that_fits(manifest_of(4), request_of({})), 0);
+  EXPECT_EQ(largest_context_that_fits(equal_layers(4), request_of({})), 0);
 }
 
 TEST(PlacementText, splits_and_pins_are_read_strictly) {
@@ -482,10 +482,10 @@ TEST(PlacementText, splits_and_pins_are_read_strictly) {
 
 TEST(PlacementText, P03_a_placement_is_printed_as_the_split_that_makes_it) {
   PlacementRequest request = request_of({5000, 100, 3000, 4000});
-  const auto placement = place(manifest_of(20), request);
+  const auto placement = place(equal_layers(20), request);
   ASSERT_TRUE(placement);
   request.split = *parse_split(split_text(*placement, request.nodes));
-  const auto again = place(manifest_of(20), request);
+  const auto again = place(equal_layers(20), request);
   ASSERT_TRUE(again) << again.error().message();
   EXPECT_EQ(again->stages, placement->stages);
 }
@@ -508,28 +508,28 @@ std::string spares_of(const model::Manifest& manifest, const PlacementRequest& r
 TEST(Spares, halves_go_to_the_neighbours) {
   const PlacementRequest request = request_of({4000, 4000, 4000});
   EXPECT_EQ(
-      spares_of(manifest_of(12), request, {{id_of(0), 9000}, {id_of(1), 9000}, {id_of(2), 9000}}),
+      spares_of(equal_layers(12), request, {{id_of(0), 9000}, {id_of(1), 9000}, {id_of(2), 9000}}),
       "b0:4 a4:6 c6:8 b8:12 ");
 }
 
 TEST(Spares, where_room_is_short_some_layers_have_none_or_one_further_off) {
   const PlacementRequest request = request_of({4000, 4000, 4000});
-  EXPECT_EQ(spares_of(manifest_of(12), request, {{id_of(1), 350}}), "b0:3 ");
-  EXPECT_EQ(spares_of(manifest_of(12), request, {{id_of(0), 9000}}), "a4:12 ");
-  EXPECT_EQ(spares_of(manifest_of(12), request, {{id_of(5), 250}}), "f0:2 ")
+  EXPECT_EQ(spares_of(equal_layers(12), request, {{id_of(1), 350}}), "b0:3 ");
+  EXPECT_EQ(spares_of(equal_layers(12), request, {{id_of(0), 9000}}), "a4:12 ");
+  EXPECT_EQ(spares_of(equal_layers(12), request, {{id_of(5), 250}}), "f0:2 ")
       << "a node outside the pipeline may keep some too";
-  EXPECT_EQ(spares_of(manifest_of(12), request, {}), "");
+  EXPECT_EQ(spares_of(equal_layers(12), request, {}), "");
 }
 
 TEST(Spares, what_a_node_holds_already_costs_nothing_and_comes_first) {
   PlacementRequest request = request_of({4000, 4000, 4000});
   request.held[id_of(2)] = {{0, 4}};
-  const std::string spares = spares_of(manifest_of(12), request, {{id_of(1), 100}});
+  const std::string spares = spares_of(equal_layers(12), request, {{id_of(1), 100}});
   EXPECT_EQ(spares, "c0:4 b8:9 ");
 }
 
 TEST(Spares, the_tables_at_both_ends_count) {
-  model::Manifest manifest = manifest_of(4);
+  model::Manifest manifest = equal_layers(4);
   manifest.embedding_bytes = 500 * kMib;
   manifest.output_bytes = 500 * kMib;
   const PlacementRequest request = request_of({4000, 4000});
@@ -540,7 +540,7 @@ TEST(Spares, the_tables_at_both_ends_count) {
 TEST(Spares, rules_hold_for_random_clusters) {
   Random random(7);
   for (int round = 0; round < 300; ++round) {
-    const model::Manifest manifest = manifest_of(static_cast<std::uint32_t>(4 + random.below(20)));
+    const model::Manifest manifest = equal_layers(static_cast<std::uint32_t>(4 + random.below(20)));
     PlacementRequest request = request_of(std::vector<std::uint64_t>(2 + random.below(4), 9000));
     std::map<NodeId, std::uint64_t> disk;
     for (std::size_t i = 0; i < 6; ++i) disk[id_of(i)] = random.below(1500) * kMib;

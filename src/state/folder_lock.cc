@@ -24,7 +24,7 @@ std::string holder_text(int descriptor) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pid);
   if (error != std::errc() || pid <= 0) return "another salvage";
   std::string command;
-  for (const char letter : std::string_view(end, text.data() + text.size() - end)) {
+  for (const char letter : text.substr(static_cast<std::size_t>(end - text.data()))) {
     if (letter >= 'a' && letter <= 'z') command += letter;
   }
   return fmt::format("another salvage {} (pid {})", command.empty() ? "process" : command, pid);
