@@ -27,12 +27,12 @@ namespace {
 constexpr int kBacklog = 64;
 // On a port that other machines reach, trouble must not keep friends out.
 constexpr int kTlsBacklog = 512;
-// 15 + 3 x 5 s until an idle peer that has vanished is given up; the same for one that doesn't
-// acknowledge.
+// An idle peer is asked for a sign of life after 15 s, then every 5 s. One that acknowledges
+// nothing, or takes nothing because its disk has stalled, is given up after a minute.
 constexpr int kKeepAliveIdleSeconds = 15;
 constexpr int kKeepAliveIntervalSeconds = 5;
 constexpr int kKeepAliveProbes = 3;
-constexpr int kUnacknowledgedMsMax = 30'000;
+constexpr int kUnacknowledgedMsMax = 60'000;
 // One call moves at most so much; the kernel's own limit is a little under 2 GiB.
 constexpr std::size_t kCallBytesMax = std::size_t{1} << 30;
 

@@ -45,7 +45,7 @@ void set_no_delay(int fd, const Endpoint& endpoint);  // TCP only
 void set_nonblocking(int fd);
 // TCP only; 0: not at all.
 void set_pace(int fd, std::uint64_t bytes_per_second);
-// A TCP peer that vanishes without a word is noticed within half a minute, on an idle link as on
+// A TCP peer that vanishes without a word is noticed within a minute, on an idle link as on
 // one that waits for its acknowledgement.
 void set_keep_alive(int fd);
 

@@ -182,6 +182,36 @@ TEST(TlsTransport, certificates_need_no_clock) {
   EXPECT_NE(link_between(*there, *old_listener).far, nullptr);
 }
 
+// The only test that measures time: a pace that was ignored would be over in a millisecond, one
+// that is kept needs half a second for what is beyond the system's first burst.
+TEST(TlsTransport, a_link_keeps_its_pace_and_goes_on_without_one) {
+  const TestCluster cluster;
+  const auto there = transport_of(cluster.coordinator());
+  const auto here = transport_of(cluster.member());
+  const auto listener = listening(*there);
+  const TlsLink link = link_between(*here, *listener);
+  const std::vector<std::byte> data(1 << 20);
+  OutgoingFrame frame;
+  frame.type = wire::FrameType::kMicroBatch;
+  frame.data = data;
+  const auto seconds_for_one = [&] {
+    const TimePoint begin = SteadyClock().now();
+    std::thread sender([&] { EXPECT_TRUE(link.near->send_frame(frame, soon())); });
+    IncomingFrame incoming;
+    std::vector<std::byte> got(data.size());
+    EXPECT_TRUE(link.far->receive_frame(incoming, soon()));
+    EXPECT_TRUE(link.far->receive_data(got, soon()));
+    sender.join();
+    return std::chrono::duration<double>(SteadyClock().now() - begin).count();
+  };
+  link.near->set_pace(1'000'000);
+  EXPECT_GT(seconds_for_one(), 0.5);
+  link.near->set_pace(0);
+  EXPECT_TRUE(link.near->send_frame({}, soon()));
+  IncomingFrame incoming;
+  EXPECT_TRUE(link.far->receive_frame(incoming, soon()));
+}
+
 // --- who is let in ---
 
 TEST(TlsMembers, another_clusters_node_is_refused_by_both_sides_with_the_reason) {
