@@ -47,7 +47,7 @@ class Exchange : public ::testing::Test {
   }
   std::optional<Sighting> next(Duration wait) { return sightings_.pop(clock_.now() + wait); }
 
-  const SteadyClock clock_;
+  SteadyClock clock_;
   const identity::Authority authority_ = *identity::make_authority();
   const identity::NodeKey key_ = *identity::make_node_key();
   BoundedQueue<Sighting> sightings_{100};
@@ -86,9 +86,9 @@ TEST_F(Exchange, a_beacon_that_comes_twice_is_told_once) {
   beacon.cluster_id = identity.cluster_id;
   beacon.coordinator = identity.coordinator;
   beacon.certificate = *identity::certificate_to_der(identity.certificate_pem);
-  for (const std::uint64_t sequence : {1, 1, 2, 2, 1, 3}) {
+  for (const std::uint16_t sequence : std::initializer_list<std::uint16_t>{1, 1, 2, 2, 1, 3}) {
     beacon.sequence = sequence;
-    beacon.addresses = {{*parse_ip_address("198.18.0.10"), static_cast<std::uint16_t>(sequence)}};
+    beacon.addresses = {{*parse_ip_address("198.18.0.10"), sequence}};
     ASSERT_TRUE(sign_beacon(beacon, identity.key_pem));
     ASSERT_GT((*socket)->send(*encode_beacon(beacon)), 0U);
   }
