@@ -41,6 +41,11 @@ Result<model::Gguf> open_what_is_left(const fs::path& path) {
                                   std::make_unique<ReadOnlyFile>(std::move(file)), path.native());
 }
 
+bool says_nothing_is_left(const Error& error) {
+  return error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kUnsupported ||
+         error.code() == ErrorCode::kNotFound;
+}
+
 Result<std::vector<model::HeldPiece>> held_in(const ModelFolder& folder, const Container& file) {
   if (file.kind == ContainerKind::kShard) {
     return model::pieces_in_shard(*folder.metadata(), folder.pieces(), file.layers, *file.file);
@@ -153,10 +158,11 @@ Result<OpenedContainer> open_container(const ModelFolder& folder, const fs::path
   const bool had_seal = exists(path.native() + ".seal");
   const bool sealed = seal_intact(path);
   auto file = open_what_is_left(path);
+  // A machine that is out of descriptors must not lose its weights over it.
+  if (!file && !says_nothing_is_left(file.error())) return fail(std::move(file).error());
   if (file) {
     container.file = std::make_shared<const model::Gguf>(std::move(*file));
-    auto held = held_in(folder, container);
-    if (held) container.held = std::move(*held);
+    ASSIGN_OR_RETURN(container.held, held_in(folder, container));
   }
   if (container.held.empty()) {
     OpenedContainer nothing{std::nullopt, expected_pieces(folder, container)};

@@ -5,9 +5,11 @@
 
 #include "store/piece_store.h"
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -674,6 +676,22 @@ TEST_F(Store, a_shard_that_lost_its_seal_is_believed_after_its_pieces_were_read)
   EXPECT_TRUE(fs::exists(shard_path("1-3").native() + ".seal"));
 }
 
+TEST_F(Store, a_shard_that_cannot_be_opened_at_the_moment_is_not_thrown_away) {
+  fetch({1, 3});
+  node_.reset();
+  // A folder in its place stands for all trouble that isn't the content's.
+  const std::string whole = read_file(shard_path("1-3"));
+  fs::remove(shard_path("1-3"));
+  fs::create_directory(shard_path("1-3"));
+  node_ = open_store(node_root_);
+  EXPECT_TRUE(fs::exists(shard_path("1-3")));
+  node_.reset();
+  fs::remove(shard_path("1-3"));
+  write_file(shard_path("1-3"), whole);
+  node_ = open_store(node_root_);
+  EXPECT_TRUE(node_->stage_needs(id_, {1, 3})->nothing());
+}
+
 TEST_F(Store, a_shard_that_vanished_is_fetched_again) {
   fetch({1, 3});
   fs::remove(shard_path("1-3"));
@@ -818,7 +836,7 @@ TEST_F(Store, gc_keeps_what_it_is_told_and_drops_the_rest) {
   options.dry_run = true;
   const auto planned = node_->gc(options);
   ASSERT_TRUE(planned);
-  EXPECT_EQ(planned->removed.size(), 3U);
+  EXPECT_EQ(planned->removed.size(), 4U);  // a shard and its seal, a piece, what was begun
   EXPECT_TRUE(fs::exists(shard_path("0-2")));
   options.dry_run = false;
   const auto done = node_->gc(options);
@@ -826,6 +844,7 @@ TEST_F(Store, gc_keeps_what_it_is_told_and_drops_the_rest) {
   EXPECT_EQ(done->removed, planned->removed);
   EXPECT_EQ(done->bytes_freed, planned->bytes_freed);
   EXPECT_FALSE(fs::exists(shard_path("0-2")));
+  EXPECT_FALSE(fs::exists(shard_path("0-2").native() + ".seal"));
   EXPECT_TRUE(fs::exists(shard_path("0-1")));
   EXPECT_TRUE(fs::exists(raw_path("layer 3")));
   EXPECT_FALSE(fs::exists(raw_path("output")));
@@ -890,6 +909,42 @@ TEST_F(Store, gc_removes_folders_that_are_no_models) {
   EXPECT_EQ(report->bytes_freed, 4U);
   EXPECT_FALSE(fs::exists(node_root_ / "models" / "stranger"));
   EXPECT_EQ(node_->models().size(), 1U);
+}
+
+// --- threads ---
+
+TEST_F(Store, pieces_are_read_while_stages_are_made_and_models_come_and_go) {
+  const std::vector<PieceDigest> pieces = source_->inventory(id_);
+  std::atomic<bool> stop{false};
+  std::atomic<int> wrong{0};
+  const auto read = [&] {
+    while (!stop) {
+      for (const PieceDigest& piece : pieces) {
+        const auto reader = node_->reader(piece);
+        if (!reader) continue;  // not here at the moment
+        const auto found = model::hash_content(**reader);
+        if (found && *found != piece) ++wrong;
+      }
+      (void)node_->inventory(id_);
+      (void)node_->usage();
+    }
+  };
+  std::thread one(read);
+  std::thread two(read);
+  for (int round = 0; round < 3; ++round) {
+    fetch({0, 2});
+    fetch({1, 3}, {digest("layer 1")});
+    EXPECT_TRUE(node_->verify(id_, {})->empty());
+    GcOptions options;
+    options.keep[id_] = {{{1, 3}}, {}};
+    EXPECT_TRUE(node_->gc(options));
+    EXPECT_TRUE(node_->remove(id_));
+    EXPECT_TRUE(announce(*source_, *node_, id_));
+  }
+  stop = true;
+  one.join();
+  two.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 // --- kills ---

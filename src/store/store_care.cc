@@ -42,16 +42,21 @@ std::uint64_t tree_bytes(const fs::path& folder) {
   return bytes;
 }
 
+// In one walk: files come and go meanwhile.
 ModelUsage usage_of(const StoredModel& model) {
   const ModelFolder& folder = model.folder;
   ModelUsage usage{.model = folder.id(), .name = folder.entry().name};
-  for (const fs::path& file : entries_of(folder.pieces_path())) {
-    std::uint64_t& sum = file.extension() == ".part" ? usage.partial_bytes : usage.raw_bytes;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder.path(), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const fs::path& file = entry->path();
+    const bool is_piece = file.parent_path() == folder.pieces_path();
+    std::uint64_t& sum = is_piece && file.extension() == ".part"      ? usage.partial_bytes
+                         : is_piece                                   ? usage.raw_bytes
+                         : file.parent_path() == folder.shards_path() ? usage.shard_bytes
+                                                                      : usage.other_bytes;
     sum += bytes_of(file);
   }
-  usage.shard_bytes = tree_bytes(folder.shards_path());
-  usage.other_bytes =
-      tree_bytes(folder.path()) - usage.raw_bytes - usage.partial_bytes - usage.shard_bytes;
   return usage;
 }
 
@@ -228,12 +233,13 @@ class Sweep {
       stay.insert(model.folder.shard_path(layers));
       if (layers.begin == 0) stay.insert(model.folder.table_path());
     }
-    for (const auto& container : state_.files_of(model).containers) {
-      if (container->kind == ContainerKind::kSource || stay.contains(container->path)) continue;
-      drop(container->path);
-      if (options_.dry_run) continue;
-      remove_container(container->path);
-      state_.forget_container(model, container->path);
+    for (const fs::path& file : entries_of(model.folder.shards_path())) {
+      // What stands beside a shard goes with it.
+      const bool beside = file.extension() == ".seal" || file.extension() == ".damaged";
+      const fs::path container = beside ? file.parent_path() / file.stem() : file;
+      if (stay.contains(container)) continue;
+      drop(file);
+      if (!options_.dry_run) state_.forget_container(model, container);
     }
   }
 
