@@ -17,6 +17,7 @@ constexpr std::string_view kPrefix = "slv1.";
 constexpr std::size_t kClusterBytes = 32;
 constexpr std::size_t kInviteBytes = 8;
 constexpr std::size_t kSecretBytes = 16;
+constexpr std::size_t kTokenBytes = 16;
 // A slip goes unnoticed once in four billion times; then the coordinator refuses the secret.
 constexpr std::size_t kChecksumBytes = 4;
 
@@ -192,6 +193,13 @@ std::string secret_hash(std::string_view secret) {
   Sha256 digest;
   digest.update(secret);
   return digest.hex();
+}
+
+std::string download_token(std::string_view secret_hash) {
+  Sha256 digest;
+  digest.update("salvage download\n");
+  digest.update(secret_hash);
+  return digest.hex().substr(0, 2 * kTokenBytes);
 }
 
 bool secret_matches(std::string_view secret, std::string_view stored_hash) {

@@ -1,0 +1,311 @@
+// Goal: who holds a code gets the archive, whole or from any byte on; everybody else gets the same
+// nothing, and no crowd keeps the others out. Method: the server behind socket pairs instead of
+// TLS, an archive in memory, HTTP written by hand; every wait is one of the system.
+
+#include "gateway/download_server.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/unix_socket.h"
+
+namespace salvage::gateway {
+namespace {
+
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr const char* kInvite = "0123456789abcdef";
+constexpr const char* kToken = "00112233445566778899aabbccddeeff";
+constexpr int kAnswerMs = 8000;
+
+int milliseconds_left(TimePoint deadline) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+      deadline - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
+}
+
+class PairStream final : public ByteStream {
+ public:
+  explicit PairStream(int descriptor) : descriptor_(descriptor) {}
+  ~PairStream() override { close_socket(descriptor_); }
+  Result<std::size_t> read(std::span<char> into, TimePoint deadline) override {
+    if (!wait_for_socket(descriptor_, SocketWait::kReadable, milliseconds_left(deadline))) {
+      return fail(ErrorCode::kDeadlineExceeded, "late");
+    }
+    const std::int64_t count = read_socket(descriptor_, into.data(), into.size());
+    if (count < 0) return fail(ErrorCode::kUnavailable, "gone");
+    return static_cast<std::size_t>(count);
+  }
+  Result<void> write(std::span<const char> bytes, TimePoint deadline) override {
+    while (!bytes.empty()) {
+      if (!wait_for_socket(descriptor_, SocketWait::kWritable, milliseconds_left(deadline))) {
+        return fail(ErrorCode::kDeadlineExceeded, "late");
+      }
+      const std::int64_t count = write_socket(descriptor_, bytes.data(), bytes.size());
+      if (count <= 0) return fail(ErrorCode::kUnavailable, "gone");
+      bytes = bytes.subspan(static_cast<std::size_t>(count));
+    }
+    return {};
+  }
+  void shutdown() override { end_socket(descriptor_); }
+  const std::string& peer() const override { return peer_; }
+
+ private:
+  const int descriptor_;
+  const std::string peer_ = "somebody";
+};
+
+// Who connects puts one end of a pair here.
+class Pairs {
+ public:
+  void put(int descriptor) {
+    MutexLock lock(mutex_);
+    waiting_.push_back(descriptor);
+    changed_.notify_all();
+  }
+  Result<std::unique_ptr<ByteStream>> take() {
+    MutexLock lock(mutex_);
+    while (!shut_ && waiting_.empty()) changed_.wait(mutex_);
+    if (shut_) return fail(ErrorCode::kUnavailable, "shut down");
+    const int descriptor = waiting_.front();
+    waiting_.pop_front();
+    return std::unique_ptr<ByteStream>(std::make_unique<PairStream>(descriptor));
+  }
+  void shut() {
+    MutexLock lock(mutex_);
+    shut_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<int> waiting_ GUARDED_BY(mutex_);
+  bool shut_ GUARDED_BY(mutex_) = false;
+};
+
+class PairListener final : public StreamListener {
+ public:
+  explicit PairListener(Pairs& pairs) : pairs_(pairs) {}
+  Result<std::unique_ptr<ByteStream>> accept(TimePoint /*deadline*/) override {
+    return pairs_.take();
+  }
+  void shutdown() override { pairs_.shut(); }
+  std::uint16_t port() const override { return 1; }
+
+ private:
+  Pairs& pairs_;
+};
+
+std::string archive_text() {
+  std::string text;
+  while (text.size() < 4'000'000) text += fmt::format("{:08x}", text.size() * 2654435761U);
+  return text;
+}
+
+std::string path_of(const std::string& token) {
+  return fmt::format("/salvage/{}/{}/salvage.tar.gz", kInvite, token);
+}
+
+class Download : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    set_log({.level = LogLevel::kInfo,
+             .format = LogFormat::kText,
+             .sink = [this](std::string_view line) {
+               MutexLock lock(log_mutex_);
+               log_ += std::string(line) + '\n';
+             }});
+    server_ = DownloadServer::start({.listener = std::make_unique<PairListener>(pairs_),
+                                     .archive = &archive_,
+                                     .may_download =
+                                         [this](std::string_view invite, std::string_view token) {
+                                           ++asked_;
+                                           return open_ && invite == kInvite && token == kToken;
+                                         },
+                                     .clock = &clock_});
+  }
+  void TearDown() override {
+    server_.reset();
+    set_log({});
+    for (const int descriptor : ours_) close_socket(descriptor);
+  }
+
+  int connect() {
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    ours_.push_back(ends[0]);
+    pairs_.put(ends[1]);
+    return ends[0];
+  }
+  static void say(int descriptor, const std::string& text) {
+    std::string_view left = text;
+    while (!left.empty()) {
+      const std::int64_t count = write_socket(descriptor, left.data(), left.size());
+      if (count <= 0) return;  // it has heard enough
+      left.remove_prefix(static_cast<std::size_t>(count));
+    }
+  }
+  // Until it closes, or stops for so long.
+  static std::string hear(int descriptor, std::size_t bytes_max = SIZE_MAX) {
+    std::string text;
+    std::vector<char> buffer(65536);
+    while (text.size() < bytes_max &&
+           wait_for_socket(descriptor, SocketWait::kReadable, kAnswerMs)) {
+      const std::int64_t count =
+          read_socket(descriptor, buffer.data(), std::min(buffer.size(), bytes_max - text.size()));
+      if (count <= 0) break;
+      text.append(buffer.data(), static_cast<std::size_t>(count));
+    }
+    return text;
+  }
+  static std::string request(const std::string& path, const std::string& more = "",
+                             const std::string& method = "GET") {
+    return fmt::format("{} {} HTTP/1.1\r\nHost: x\r\n{}\r\n", method, path, more);
+  }
+  std::string ask(const std::string& text) {
+    const int descriptor = connect();
+    say(descriptor, text);
+    return hear(descriptor);
+  }
+  std::string log() {
+    MutexLock lock(log_mutex_);
+    return log_;
+  }
+
+  const std::string bytes_ = archive_text();
+  const MemorySource archive_{bytes_};
+  const SteadyClock clock_;
+  Pairs pairs_;
+  std::atomic<bool> open_ = true;
+  std::atomic<int> asked_ = 0;
+  Mutex log_mutex_;
+  std::string log_ GUARDED_BY(log_mutex_);
+  std::vector<int> ours_;
+  std::unique_ptr<DownloadServer> server_;
+};
+
+TEST_F(Download, a_right_token_gets_the_whole_archive) {
+  const std::string answer = ask(request(path_of(kToken)));
+  EXPECT_THAT(answer.substr(0, 200), StartsWith("HTTP/1.1 200 OK\r\n"));
+  const std::size_t head = answer.find("\r\n\r\n");
+  ASSERT_NE(head, std::string::npos);
+  EXPECT_TRUE(answer.substr(head + 4) == bytes_);
+}
+
+TEST_F(Download, a_cut_download_goes_on_at_its_byte) {
+  const std::string answer = ask(request(path_of(kToken), "Range: bytes=3999990-\r\n"));
+  EXPECT_THAT(
+      answer,
+      AllOf(StartsWith("HTTP/1.1 206"), EndsWith(bytes_.substr(3'999'990)),
+            HasSubstr(fmt::format("bytes 3999990-{}/{}", bytes_.size() - 1, bytes_.size()))));
+  EXPECT_THAT(ask(request(path_of(kToken), "Range: bytes=4000000000-\r\n")),
+              StartsWith("HTTP/1.1 416"));
+}
+
+TEST_F(Download, everything_else_is_the_same_404_and_never_at_once) {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string wrong = ask(request(path_of("ffeeddccbbaa99887766554433221100")));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, kDownloadRefusalTime);
+  EXPECT_THAT(wrong, AllOf(StartsWith("HTTP/1.1 404"), EndsWith("\r\n\r\n")));
+  EXPECT_EQ(ask(request("/")), wrong);
+  EXPECT_EQ(ask(request("/salvage/../../../etc/passwd")), wrong);
+  EXPECT_EQ(ask(request("/salvage/%2e%2e/%2e%2e/etc/passwd")), wrong);
+  EXPECT_EQ(ask(request("/salvage/0123456789abcdef/salvage.tar.gz")), wrong);
+  EXPECT_EQ(ask(request(path_of(kToken), "Range: bytes=0-1,5-9\r\n")), wrong);
+  EXPECT_EQ(asked_, 1);  // what is no path of ours asks nobody
+}
+
+TEST_F(Download, other_methods_and_bodies_get_nothing) {
+  for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "CONNECT", "NONSENSE"}) {
+    const std::string answer =
+        ask(request(path_of(kToken), "Content-Length: 3\r\n", method) + "abc");
+    EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 4"), Not(HasSubstr("00000000")))) << method;
+  }
+  EXPECT_THAT(ask(request(path_of(kToken), "", "HEAD")),
+              AllOf(StartsWith("HTTP/1.1 200"), EndsWith("\r\n\r\n")));
+}
+
+TEST_F(Download, a_code_that_is_used_up_opens_nothing_any_more) {
+  EXPECT_THAT(ask(request(path_of(kToken), "Range: bytes=0-0\r\n")), StartsWith("HTTP/1.1 206"));
+  open_ = false;
+  EXPECT_THAT(ask(request(path_of(kToken), "Range: bytes=0-0\r\n")), StartsWith("HTTP/1.1 404"));
+}
+
+TEST_F(Download, garbage_and_endless_heads_end_with_their_connection) {
+  EXPECT_THAT(ask(std::string(3000, '\xfe') + "\r\n\r\n"), Not(HasSubstr("200 OK")));
+  EXPECT_THAT(ask("GET /" + std::string(100'000, 'a')), Not(HasSubstr("200 OK")));
+  std::string heads;
+  for (int i = 0; i < 10'000; ++i) heads += fmt::format("X-{}: y\r\n", i);
+  EXPECT_THAT(ask(request(path_of(kToken), heads)), Not(HasSubstr("200 OK")));
+  EXPECT_THAT(ask(request(path_of(kToken), "X: " + std::string(200'000, 'y') + "\r\n")),
+              Not(HasSubstr("200 OK")));
+  EXPECT_THAT(ask(request(path_of(kToken), "Range: bytes=0-0\r\n")), StartsWith("HTTP/1.1 206"));
+}
+
+TEST_F(Download, a_crowd_that_says_nothing_keeps_nobody_out) {
+  for (std::size_t i = 0; i < 4 * kDownloadConnectionsMax; ++i) {
+    const int descriptor = connect();
+    if (i % 2 == 0) say(descriptor, "GET /sal");
+  }
+  EXPECT_THAT(ask(request(path_of(kToken), "Range: bytes=0-0\r\n")), StartsWith("HTTP/1.1 206"));
+  EXPECT_EQ(hear(ours_.front()), "");  // who came first had to make room
+}
+
+TEST_F(Download, more_transfers_than_there_may_be_are_asked_to_come_back) {
+  for (std::size_t i = 0; i < kDownloadTransfersMax; ++i) {
+    const int descriptor = connect();
+    say(descriptor, request(path_of(kToken)));
+    EXPECT_THAT(hear(descriptor, 30), StartsWith("HTTP/1.1 200")) << i;  // and then reads nothing
+  }
+  EXPECT_THAT(ask(request(path_of(kToken))),
+              AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("Retry-After: 5")));
+  hear(ours_.front());
+  // Its place is free once its thread has seen that, which a few tries may come before.
+  std::string answer;
+  for (int tries = 0; tries < 200 && !answer.starts_with("HTTP/1.1 206"); ++tries) {
+    answer = ask(request(path_of(kToken), "Range: bytes=0-0\r\n"));
+  }
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 206"));
+}
+
+TEST_F(Download, transfers_survive_a_crowd_and_end_with_the_server) {
+  const int descriptor = connect();
+  say(descriptor, request(path_of(kToken)));
+  std::string got = hear(descriptor, 100'000);
+  for (std::size_t i = 0; i < 3 * kDownloadConnectionsMax; ++i) connect();
+  got += hear(descriptor, 1'000'000);
+  EXPECT_EQ(got.size(), 1'100'000);
+  server_.reset();
+  got += hear(descriptor);
+  EXPECT_LT(got.size(), bytes_.size());
+}
+
+TEST_F(Download, the_log_knows_who_and_how_much_but_no_token) {
+  ask(request(path_of(kToken), "Range: bytes=0-99\r\n"));
+  ask(request(path_of("ffeeddccbbaa99887766554433221100")));
+  server_.reset();
+  EXPECT_THAT(
+      log(), AllOf(HasSubstr("event=served"), HasSubstr("peer=somebody"), HasSubstr("bytes=100"),
+                   HasSubstr("event=refused"), Not(HasSubstr(kToken)), Not(HasSubstr("ffeeddcc"))));
+}
+
+}  // namespace
+}  // namespace salvage::gateway
