@@ -121,7 +121,7 @@ class Simulation {
 
   void join(std::size_t index) {
     auto joined = members_.join_accepted(newcomer(index));
-    if (joined) carry_out(std::move(joined->actions));
+    if (joined) carry_out(joined->actions);
   }
 
   void connect(std::size_t index) {
@@ -206,7 +206,7 @@ class Simulation {
       default:
         join(node);
     }
-    if (actions) carry_out(std::move(*actions));
+    if (actions) carry_out(*actions);
   }
 
   void user() {
@@ -251,7 +251,7 @@ class Simulation {
     });
   }
 
-  void carry_out(MembershipActions actions) {
+  void carry_out(const MembershipActions& actions) {
     for (const MembershipAction& action : actions) {
       std::visit([this](const auto& one) { carry_out_one(one); }, action);
     }

@@ -41,7 +41,7 @@ struct InviteWish {
   std::string secret_hash;
   std::string label;
   std::uint32_t uses = 1;
-  std::int64_t ttl_ms = 3600 * 1000;
+  std::int64_t ttl_ms = 3600LL * 1000;
   bool ephemeral = false;
 };
 

@@ -9,7 +9,7 @@ namespace salvage::cluster {
 namespace {
 
 constexpr std::int64_t kNow = 1'800'000'000'000;
-constexpr std::int64_t kHour = 3600 * 1000;
+constexpr std::int64_t kHour = 3600LL * 1000;
 const std::string kHash(64, '1');
 const std::string kWrong(64, '2');
 

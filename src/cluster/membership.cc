@@ -267,7 +267,7 @@ void Membership::forget_ephemeral(MembershipActions& actions) {
 
 Result<MembershipActions> Membership::leave(const NodeId& leaving) {
   ASSIGN_OR_RETURN(Entry* const entry, departing(leaving));
-  const NodeId node = leaving;  // which may live in the entry
+  const NodeId node = entry->member.node;  // `leaving` may live in the entry
   MembershipActions actions;
   const bool was_online = entry->link.has_value();
   refuse_pending(*entry, RefusalCode::kUnknown, actions);
@@ -288,7 +288,7 @@ Result<MembershipActions> Membership::leave(const NodeId& leaving) {
 Result<MembershipActions> Membership::remove(const NodeId& unwanted) {
   if (removed_.contains(unwanted)) return MembershipActions{};
   ASSIGN_OR_RETURN(Entry* const entry, departing(unwanted));
-  const NodeId node = unwanted;  // which may live in the entry
+  const NodeId node = entry->member.node;  // `unwanted` may live in the entry
   MembershipActions actions;
   const bool was_online = entry->link.has_value();
   // On the disk first: a crash in between must not let it in again.
@@ -360,6 +360,7 @@ std::vector<NodeId> Membership::online() const {
     return std::pair(a->node != self_, a->name) < std::pair(b->node != self_, b->name);
   });
   std::vector<NodeId> nodes;
+  nodes.reserve(members.size());
   for (const Member* const member : members) nodes.push_back(member->node);
   return nodes;
 }

@@ -19,7 +19,7 @@ NodeId id_of(char letter) {
   return NodeId{std::string(64, letter)};
 }
 
-Newcomer newcomer(char letter, std::string name = "") {
+Newcomer newcomer(char letter, const std::string& name = "") {
   Newcomer node{.node = id_of(letter), .name = name.empty() ? std::string(1, letter) : name};
   node.facts.addresses = {{.endpoint = fmt::format("tls:198.18.0.{}:7420", letter - 'a' + 1)}};
   return node;
@@ -38,8 +38,8 @@ class MembershipTest : public ::testing::Test {
  protected:
   MembershipTest() : members_({.local = newcomer('a', "first"), .view_version = 10}) {}
 
-  void join(char letter, std::string name = "") {
-    const auto joined = members_.join_accepted(newcomer(letter, std::move(name)));
+  void join(char letter, const std::string& name = "") {
+    const auto joined = members_.join_accepted(newcomer(letter, name));
     ASSERT_TRUE(joined) << joined.error().message();
   }
   MembershipActions link(char letter, std::uint64_t number) {

@@ -116,6 +116,7 @@ std::uint64_t usable_bytes(const NodeRoom& room) {
 
 std::string names_of(const std::vector<NodeRoom>& nodes) {
   std::vector<std::string_view> names;
+  names.reserve(nodes.size());
   for (const NodeRoom& room : nodes) names.push_back(room.name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
@@ -353,7 +354,8 @@ Result<Placement> place(const model::Manifest& manifest, const PlacementRequest&
   return placer.place();
 }
 
-std::uint32_t largest_context_that_fits(const model::Manifest& manifest, PlacementRequest request) {
+std::uint32_t largest_context_that_fits(const model::Manifest& manifest,
+                                        const PlacementRequest& request) {
   const auto placer = Placer::make(manifest, request);
   return placer ? placer->largest_context() : 0;
 }

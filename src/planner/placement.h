@@ -89,7 +89,8 @@ Result<Placement> place(const model::Manifest& manifest, const PlacementRequest&
 
 // The longest context, in steps of 256 tokens up to the request's, with which place() succeeds; 0
 // if there is none.
-std::uint32_t largest_context_that_fits(const model::Manifest& manifest, PlacementRequest request);
+std::uint32_t largest_context_that_fits(const model::Manifest& manifest,
+                                        const PlacementRequest& request);
 
 // The placement as --split takes it, one number for each of `nodes`: "6,6,0,6".
 std::string split_text(const Placement& placement, std::span<const NodeRoom> nodes);

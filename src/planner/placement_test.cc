@@ -550,7 +550,7 @@ TEST(Spares, rules_hold_for_random_clusters) {
     std::vector<int> copies(manifest.layer_count, 0);
     for (const Spare& spare : choose_spares(manifest, *placement, disk, request.held)) {
       used[spare.node] += spare.bytes;
-      EXPECT_EQ(spare.bytes, spare.layers.count() * 100 * kMib);
+      EXPECT_EQ(spare.bytes, 100 * kMib * spare.layers.count());
       for (std::uint32_t i = spare.layers.begin; i < spare.layers.end; ++i) ++copies[i];
       for (const PlacedStage& stage : placement->stages) {
         if (stage.node != spare.node) continue;

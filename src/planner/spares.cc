@@ -69,6 +69,7 @@ class SpareChooser {
     }
     std::sort(ranked.begin(), ranked.end());
     std::vector<NodeId> nodes;
+    nodes.reserve(ranked.size());
     for (auto& [rank, node] : ranked) nodes.push_back(std::move(node));
     return nodes;
   }

@@ -6,7 +6,6 @@
 
 #include <fstream>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

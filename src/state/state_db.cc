@@ -455,7 +455,7 @@ Result<void> configure(Database& database, const StateOptions& options) {
 }  // namespace
 
 Result<std::unique_ptr<StateDb>> StateDb::open(const std::filesystem::path& folder,
-                                               StateOptions options) {
+                                               const StateOptions& options) {
   RETURN_IF_ERROR(make_folder(folder));
   ASSIGN_OR_RETURN(FolderLock lock, FolderLock::take(folder / "state.lock", options.command));
   const std::filesystem::path file = folder / "state.db";

@@ -112,7 +112,7 @@ class StateDb {
  public:
   // Makes the folder (0700) and the database where they are missing, migrates an older one.
   static Result<std::unique_ptr<StateDb>> open(const std::filesystem::path& folder,
-                                               StateOptions options);
+                                               const StateOptions& options);
   virtual ~StateDb() = default;
 
   // --- this node ---

@@ -7,7 +7,6 @@
 
 #include <fstream>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,9 +35,9 @@ class StateDbTest : public ::testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  void open(StateOptions options = {.program_version = "0.2.0"}) {
+  void open(const StateOptions& options = {.program_version = "0.2.0"}) {
     state_.reset();
-    auto opened = StateDb::open(folder_, std::move(options));
+    auto opened = StateDb::open(folder_, options);
     ASSERT_TRUE(opened) << opened.error().message();
     state_ = std::move(*opened);
   }
@@ -248,6 +247,7 @@ TEST_F(StateDbTest, a_full_disk_is_named_and_nothing_is_half_written) {
   EXPECT_EQ(refused.error().code(), ErrorCode::kResourceExhausted);
   EXPECT_THAT(refused.error().message(), HasSubstr("full"));
   std::vector<PieceRow> many;
+  many.reserve(5000);
   for (int i = 0; i < 5000; ++i) {
     many.push_back({PieceDigest{fmt::format("{:064}", i)}, ModelId{"m"}, "models/x", 1, true});
   }
