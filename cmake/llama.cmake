@@ -19,15 +19,24 @@ add_library(llama_vendor INTERFACE)
 target_include_directories(llama_vendor SYSTEM INTERFACE ${SALVAGE_LLAMA_SOURCE}/vendor)
 add_library(llama::vendor ALIAS llama_vendor)
 
+# Kernels inside, or for the portable directory (tools/llama.sh portable) as modules that the
+# program loads, which take the whole of ggml-base from it.
+set(ggml ${SALVAGE_LLAMA_BUILD}/ggml/src)
+if(EXISTS ${ggml}/libggml-cpu.a)
+  set(SALVAGE_CPU_VARIANTS OFF)
+  set(ggml_libraries ${ggml}/libggml.a ${ggml}/libggml-cpu.a ${ggml}/libggml-base.a)
+else()
+  set(SALVAGE_CPU_VARIANTS ON)
+  set(ggml_libraries ${ggml}/libggml.a $<LINK_LIBRARY:WHOLE_ARCHIVE,${ggml}/libggml-base.a>)
+  set(ggml_exports LINKER:--dynamic-list=${CMAKE_SOURCE_DIR}/cmake/dist/exports.list)
+endif()
+
 add_library(llama_llama INTERFACE)
 target_include_directories(llama_llama SYSTEM INTERFACE
   ${SALVAGE_LLAMA_SOURCE}/include ${SALVAGE_LLAMA_SOURCE}/ggml/include)
 target_link_libraries(llama_llama INTERFACE
-  ${SALVAGE_LLAMA_BUILD}/src/libllama.a
-  ${SALVAGE_LLAMA_BUILD}/ggml/src/libggml.a
-  ${SALVAGE_LLAMA_BUILD}/ggml/src/libggml-cpu.a
-  ${SALVAGE_LLAMA_BUILD}/ggml/src/libggml-base.a
-  Threads::Threads ${CMAKE_DL_LIBS} m)
+  ${SALVAGE_LLAMA_BUILD}/src/libllama.a ${ggml_libraries} Threads::Threads ${CMAKE_DL_LIBS} m)
+target_link_options(llama_llama INTERFACE ${ggml_exports})
 add_library(llama::llama ALIAS llama_llama)
 
 add_library(llama_common INTERFACE)

@@ -8,6 +8,8 @@
 
 #include <llama.h>
 
+#include "engine/llama/cpu_backend.h"
+
 namespace salvage::engine {
 namespace {
 
@@ -48,12 +50,13 @@ void keep_line(ggml_log_level level, const char* text, void*) noexcept {
 
 }  // namespace
 
-void start_backend() {
-  static std::once_flag once;
-  std::call_once(once, [] {
+Result<void> start_backend() {
+  static const Result<void> started = [] {
     llama_log_set(keep_line, nullptr);
     llama_backend_init();
-  });
+    return load_cpu_backend();
+  }();
+  return started;
 }
 
 void clear_backend_log() {

@@ -12,8 +12,9 @@
 
 namespace salvage::engine {
 
-// Starts ggml's backends and takes the log over. Cheap when called again.
-void start_backend();
+// Starts ggml's backends and takes the log over. Cheap when called again; a failure (no kernels for
+// this CPU, see cpu_backend.h) stays one.
+Result<void> start_backend();
 
 // Forgets what libllama has said so far; call before something that may fail.
 void clear_backend_log();

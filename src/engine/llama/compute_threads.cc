@@ -22,7 +22,7 @@ Result<ComputeThreads> ComputeThreads::create(std::uint32_t thread_count,
   params.strict_cpu = !cores.empty();
   // A paused pool pins the thread that computes, not this one that loads; see enter().
   params.paused = true;
-  ThreadpoolHandle pool(ggml_threadpool_new(&params));
+  ThreadpoolHandle pool(threadpool_functions().create(&params));
   if (!pool) return fail(ErrorCode::kResourceExhausted, "no memory for compute threads");
   return ComputeThreads(std::move(pool), !cores.empty());
 }
@@ -34,7 +34,7 @@ void ComputeThreads::attach(llama_context* context) const {
 void ComputeThreads::enter() {
   if (!pinned_ || caller_ == std::this_thread::get_id()) return;
   // ggml pins thread 0 when a paused pool starts its next graph, and only then.
-  ggml_threadpool_pause(pool_.get());
+  threadpool_functions().pause(pool_.get());
   caller_ = std::this_thread::get_id();
 }
 

@@ -2,9 +2,13 @@
 
 #include <build-info.h>
 #include <fmt/format.h>
+#include <gnu/libc-version.h>
 
 #include <ggml-backend.h>
 #include <llama.h>
+
+#include "engine/llama/backend.h"
+#include "engine/llama/cpu_backend.h"
 
 namespace salvage::engine {
 namespace {
@@ -26,14 +30,32 @@ std::string cpu_features() {
   return names;
 }
 
+// ggml's kernels call expf and its like of the machine's own C library, which has more than one of
+// each: their last bits differ between its versions, and with and without fused multiply-add.
+std::string mathematics() {
+  const char* fused = "plain";
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2")) {
+    fused = "fma";
+  } else if (__builtin_cpu_supports("fma4")) {
+    fused = "fma4";
+  }
+#endif
+  return fmt::format("{} {}", gnu_get_libc_version(), fused);
+}
+
 }  // namespace
 
 std::string kernel_fingerprint(const WeightPlacement& placement, const StageOptions& options) {
+  // A failure shows as kernels "none" on the processor "none".
+  static_cast<void>(start_backend());
+  const std::string variant = cpu_variant().empty() ? "none" : cpu_variant();
   const char* packing = !placement.repack ? "none" : placement.plain.empty() ? "all" : "proven";
   // The compiler is ggml's own: it decides where multiply and add are fused.
-  return fmt::format("llama.cpp {}; {} for {}; cpu {}; repack {}; cache {}/{}", llama_version(),
-                     llama_compiler(), llama_build_target(), cpu_features(), packing,
-                     cache_type_name(options.cache_type_k), cache_type_name(options.cache_type_v));
+  return fmt::format("llama.cpp {}; {} for {}; kernels {}; cpu {}; libm {}; repack {}; cache {}/{}",
+                     llama_version(), llama_compiler(), llama_build_target(), variant,
+                     cpu_features(), mathematics(), packing, cache_type_name(options.cache_type_k),
+                     cache_type_name(options.cache_type_v));
 }
 
 }  // namespace salvage::engine

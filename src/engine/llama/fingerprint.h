@@ -10,6 +10,7 @@
 
 namespace salvage::engine {
 
+// Starts the backend if that hasn't been done.
 std::string kernel_fingerprint(const WeightPlacement& placement, const StageOptions& options);
 
 }  // namespace salvage::engine

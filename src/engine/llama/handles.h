@@ -5,8 +5,9 @@
 
 #include <memory>
 
-#include <ggml-cpu.h>
 #include <llama.h>
+
+#include "engine/llama/cpu_backend.h"
 
 namespace salvage::engine {
 
@@ -17,7 +18,7 @@ struct FreeContext {
   void operator()(llama_context* context) const { llama_free(context); }
 };
 struct FreeThreadpool {
-  void operator()(ggml_threadpool* pool) const { ggml_threadpool_free(pool); }
+  void operator()(ggml_threadpool* pool) const { threadpool_functions().destroy(pool); }
 };
 struct FreeSampler {
   void operator()(llama_sampler* sampler) const { llama_sampler_free(sampler); }

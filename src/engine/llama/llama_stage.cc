@@ -70,7 +70,7 @@ class LlamaStage final : public StageEngine {
 
 Result<std::unique_ptr<StageEngine>> LlamaStage::load(const StageOptions& options,
                                                       const LoadProgress& progress) {
-  start_backend();
+  RETURN_IF_ERROR(start_backend());
   ASSIGN_OR_RETURN(StagePlan plan, plan_stage(options));
   ASSIGN_OR_RETURN(ComputeThreads threads,
                    ComputeThreads::create(options.thread_count, options.cores));

@@ -35,7 +35,7 @@ LlamaVocabulary::LlamaVocabulary(ModelHandle model)
 
 Result<std::shared_ptr<const LlamaVocabulary>> LlamaVocabulary::load(
     const std::filesystem::path& file) {
-  start_backend();
+  RETURN_IF_ERROR(start_backend());
   // Our own reader goes first: what it refuses never reaches libllama's, which trusts more.
   ASSIGN_OR_RETURN(const model::Gguf gguf, model::Gguf::open(file));
   llama_model_params params = llama_model_default_params();
