@@ -16,7 +16,7 @@ SALVAGE := build/release/bin/salvage
 # Always the likeliest token, so that the answer is the same each time.
 DEMO := --stages 3 --chat -n 96 --temp 0
 
-.PHONY: help demo demo-zh build install model test unit conformance reference bench-peers fuzz format tidy clean
+.PHONY: help demo demo-zh build install dist model test unit conformance reference bench-peers fuzz format tidy clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -38,6 +38,10 @@ build: ## build/release/bin/salvage
 
 install: build ## installs salvage under PREFIX (default /usr/local)
 	@cmake --install build/release --prefix "$(PREFIX)"
+
+dist: ## the portable directory, for machines without a compiler or with another processor
+	@tools/install_deps.sh build
+	tools/dist.sh
 
 model: ## fetches the test model NAME (smollm2, qwen, gemma); last line: its path
 	@tools/install_deps.sh model

@@ -4,10 +4,11 @@
 #   tools/run_tests.sh            all stages, in the order below (this is `make test`)
 #   tools/run_tests.sh STAGE...   these only
 #
-# Stages: packages llama models style dev asan tsan clang conformance e2e fuzz net docs
+# Stages: packages llama models style dev asan tsan clang conformance e2e fuzz net docs, and by name
+# only: dist
 #
 # Environment: FUZZ_SECONDS (a fuzzer's share of the smoke run, default 10), SALVAGE_CACHE,
-# SALVAGE_NO_NET=1 (leave out the stage net where no network namespaces can be made).
+# SALVAGE_NO_NET=1 (leave out the stages net and dist where no namespaces can be made).
 set -euo pipefail
 # shellcheck source=tools/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -119,6 +120,22 @@ stage_net() {
   SALVAGE_MODEL_SMOLLM2=$(tools/model.sh smollm2) run_labels dev net
 }
 
+# The portable directory, and it on older systems and processors.
+stage_dist() {
+  local why
+  tools/dist_check.py --self-test
+  tools/dist.sh
+  if ! why=$(python3 -B tests/dist/machines.py --check 2>&1); then
+    [ "${SALVAGE_NO_NET:-}" = 1 ] || die "$why Or leave this out: SALVAGE_NO_NET=1."
+    say "dist: not run on older systems, since SALVAGE_NO_NET is set: $why"
+    return
+  fi
+  tools/build.sh dev salvage
+  SALVAGE_DIST=$(tools/dist.sh folder) SALVAGE_SYSROOT=$(tools/dist_sysroot.sh) \
+    SALVAGE_LIBC_PACKAGE=$(tools/dist_sysroot.sh libc) SALVAGE_BINARY=$PWD/build/dev/bin/salvage \
+    SALVAGE_MODEL_SMOLLM2=$(tools/model.sh smollm2) python3 -B tests/dist/dist_test.py
+}
+
 stage_docs() {
   tools/build.sh dev salvage
   tools/gen_reference.py --check build/dev
@@ -139,8 +156,8 @@ main() {
   local stages=("$@") number=0 times=() began
   if [ "${#stages[@]}" -eq 0 ]; then stages=("${all_stages[@]}"); fi
   for stage in "${stages[@]}"; do
-    [[ " ${all_stages[*]} " == *" $stage "* ]] ||
-      die "unknown stage '$stage'; there are: ${all_stages[*]}"
+    [[ " ${all_stages[*]} dist " == *" $stage "* ]] ||
+      die "unknown stage '$stage'; there are: ${all_stages[*]} dist"
   done
   trap report_failure EXIT
   for current in "${stages[@]}"; do
