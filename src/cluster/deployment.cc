@@ -148,9 +148,7 @@ DeploymentActions Deployment::node_lost(const NodeId& node, std::string_view rea
                                         bool for_good) {
   DeploymentActions actions;
   online_.erase(node);
-  if (for_good) {
-    std::erase_if(record_.home, [&](const HomeStage& home) { return home.node == node; });
-  }
+  if (for_good) forget(node, actions);
   if (is_home(node)) return_until_ = now_ + kReturnWait;
   if (plan_under_way_) plan_outdated_ = true;
   const auto stage = std::find_if(stages_.begin(), stages_.end(), [&](const StageStatus& status) {
@@ -170,6 +168,19 @@ DeploymentActions Deployment::node_lost(const NodeId& node, std::string_view rea
     wait(WaitFor::kPause, now_ + pause_after(failure_count_ - 1), text, actions);
   }
   return actions;
+}
+
+// Nobody waits for it, and layers that were fixed to it can't stay so: what was fixed to the others
+// left them no room, so all of it is free again.
+void Deployment::forget(const NodeId& node, DeploymentActions& actions) {
+  const bool pinned = record_.options.pins.contains(node);
+  if (pinned) record_.options.pins.clear();
+  const auto erased =
+      std::erase_if(record_.home, [&](const HomeStage& home) { return home.node == node; });
+  if (pinned || erased > 0) persist(actions);
+  if (pinned && state_ == DeploymentState::kWaiting && wait_for_ == WaitFor::kNode) {
+    retry_at_ = now_;
+  }
 }
 
 // --- the planner --------------------------------------------------------------------------------

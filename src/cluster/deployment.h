@@ -153,7 +153,8 @@ class Deployment {
 
   // --- nodes ---
   DeploymentActions node_online(const NodeId& node);
-  // `for_good`: it left or was removed, so nothing waits for it.
+  // `for_good`: it left or was removed, so nothing waits for it and nothing is pinned any more if
+  // something was pinned to it. Also for a node that was not online.
   DeploymentActions node_lost(const NodeId& node, std::string_view reason, bool for_good = false);
 
   // --- the planner ---
@@ -200,6 +201,7 @@ class Deployment {
   void ask_planner(DeploymentActions& actions);
   bool plan_wanted();
   void carry_out(PlanEpoch epoch, planner::Placement placement, DeploymentActions& actions);
+  void forget(const NodeId& node, DeploymentActions& actions);
   void settle_record(DeploymentActions& actions);
   std::vector<HomeStage> home_of_stages() const;
   bool waits_for_home(const planner::Placement& placement, DeploymentActions& actions);

@@ -66,6 +66,7 @@ Result<planner::Placement> Service::make_placement(const Entry& entry,
     if (member == nullptr || node == options_.self || !action.nodes.contains(node)) continue;
     request.nodes.push_back(room_of(*member));
   }
+  for (const auto& [node, pin] : action.options.pins) request.names[node] = name_of(node);
   request.held = held_layers(model);
   request.current = action.current;
   request.keep = action.keep;
@@ -85,13 +86,12 @@ planner::LayersByNode Service::held_layers(const ModelId& model) const {
   planner::LayersByNode held;
   const auto entry = parts_.store.entry(model);
   if (!entry) return held;
-  for (const auto& [node, models] : inventories_) {
-    const auto has = models.find(model);
-    if (has == models.end()) continue;
+  for (const NodeId& node : membership_->online()) {
+    const std::set<PieceDigest> has = pieces_of(node, model);
     std::uint32_t layer = 0;
     for (const model::PieceEntry& piece : entry->pieces) {
       if (!piece.name.starts_with("layer ")) continue;
-      if (has->second.contains(piece.digest)) {
+      if (has.contains(piece.digest)) {
         auto& ranges = held[node];
         if (!ranges.empty() && ranges.back().end == layer) {
           ++ranges.back().end;

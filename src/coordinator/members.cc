@@ -296,6 +296,7 @@ void Service::act_on(const cluster::SendPing& action) {
 }
 
 void Service::act_on(const cluster::PublishView& action) {
+  for (const cluster::Member& member : action.view.members) names_[member.node] = member.name;
   std::vector<NodeId> shut_out;
   {
     MutexLock lock(mutex_);
@@ -320,6 +321,9 @@ void Service::act_on(const cluster::PersistMember& action) {
 
 void Service::act_on(const cluster::ForgetMember& action) {
   inventories_.erase(action.node);
+  for (auto& [model, entry] : entries_) {
+    act(*entry, entry->deployment.node_lost(action.node, "it was removed", true));
+  }
   if (action.removed) {
     (void)parts_.state.remove_member(action.node);
   } else {
@@ -340,13 +344,13 @@ void Service::act_on(const cluster::NodeOnline& action) {
 void Service::act_on(const cluster::NodeLost& action) {
   const cluster::Member* member = membership_->find(action.node);
   tell({.code = "node_lost",
-        .node = member == nullptr ? identity::short_form(action.node) : member->name,
+        .node = member == nullptr ? name_of(action.node) : member->name,
         .model = {},
         .state = {},
         .detail = action.reason});
   inventories_.erase(action.node);
   for (auto& [model, entry] : entries_) {
-    act(*entry, entry->deployment.node_lost(action.node, action.reason));
+    act(*entry, entry->deployment.node_lost(action.node, action.reason, action.for_good));
   }
 }
 
@@ -378,6 +382,12 @@ Result<void> Service::take_status(const SessionPtr& session, std::span<const std
   if (status.disk_free_bytes != 0) facts.disk_free_bytes = status.disk_free_bytes;
   act(membership_->facts_changed(session->id(), std::move(facts)));
   return {};
+}
+
+// Also of a node that has just gone.
+std::string Service::name_of(const NodeId& node) const {
+  const auto known = names_.find(node);
+  return known == names_.end() ? identity::short_form(node) : known->second;
 }
 
 ClusterInfo Service::cluster() {

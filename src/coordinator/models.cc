@@ -62,16 +62,15 @@ ModelInfo Service::info_of(const model::CatalogueEntry& entry) {
     info.architecture = (*known)->architecture;
   }
   std::set<PieceDigest> somewhere;
-  for (const auto& [node, models] : inventories_) {
-    const auto has = models.find(info.model);
-    if (has == models.end()) continue;
+  for (const NodeId& node : membership_->online()) {
+    const std::set<PieceDigest> has = pieces_of(node, info.model);
+    if (has.empty()) continue;
     std::uint64_t bytes = 0;
     for (const model::PieceEntry& piece : entry.pieces) {
-      if (has->second.contains(piece.digest)) bytes += piece.bytes;
+      if (has.contains(piece.digest)) bytes += piece.bytes;
     }
-    somewhere.insert(has->second.begin(), has->second.end());
-    const cluster::Member* member = membership_->find(node);
-    info.held.emplace_back(member == nullptr ? node.value.substr(0, 12) : member->name, bytes);
+    somewhere.insert(has.begin(), has.end());
+    info.held.emplace_back(membership_->find(node)->name, bytes);
   }
   info.complete =
       std::all_of(entry.pieces.begin(), entry.pieces.end(),
@@ -133,7 +132,7 @@ Result<cluster::DeploymentOptions> Service::options_of(const LoadWish& wish) {
   for (const NodeId& node : membership_->online()) {
     request.nodes.push_back(room_of(*membership_->find(node)));
   }
-  const std::uint32_t fits = planner::largest_context_that_fits(*known, std::move(request));
+  const std::uint32_t fits = planner::largest_context_that_fits(*known, request);
   if (fits != 0) options.context_per_sequence = fits;
   return options;
 }

@@ -117,6 +117,7 @@ class Service final : public Coordinator {
   void act_on(const cluster::ForgetMember& action);
   void act_on(const cluster::NodeOnline& action);
   void act_on(const cluster::NodeLost& action);
+  std::string name_of(const NodeId& node) const;  // loop
   wire::ClusterView wire_view(const cluster::ClusterView& view) const;
   Result<void> take_member_request(const SessionPtr& session, std::span<const std::byte> body);
   Result<void> take_status(const SessionPtr& session, std::span<const std::byte> body);
@@ -147,9 +148,11 @@ class Service final : public Coordinator {
   Result<void> restore_deployments();
 
   // --- spares.cc ---
-  wire::FetchOrder fetch_order(const ModelId& model, LayerRange layers) const;  // loop
-  void order_spares(const Entry& entry);                                        // loop
-  void order_catalogue(const ModelId& model);                                   // loop
+  // What a node has of a model; our own store is asked itself.
+  std::set<PieceDigest> pieces_of(const NodeId& node, const ModelId& model) const;  // loop
+  wire::FetchOrder fetch_order(const ModelId& model, LayerRange layers) const;      // loop
+  void order_spares(const Entry& entry);                                            // loop
+  void order_catalogue(const ModelId& model);                                       // loop
 
   // --- stage_frames.cc ---
   Result<void> take_stage_frame(const SessionPtr& session, const wire::FrameHeader& header,
@@ -193,7 +196,8 @@ class Service final : public Coordinator {
   TimePoint next_membership_tick_{};
   std::map<cluster::LinkId, SessionPtr> sessions_;
   std::map<ModelId, std::unique_ptr<Entry>> entries_;
-  std::map<NodeId, std::map<ModelId, std::set<PieceDigest>>> inventories_;
+  std::map<NodeId, std::string> names_;  // of members and of those that were some
+  std::map<NodeId, std::map<ModelId, std::set<PieceDigest>>> inventories_;  // of other machines
   std::map<ModelId, std::shared_ptr<const model::Manifest>> manifests_;
   std::map<ModelId, engine::TextTools> texts_;
 

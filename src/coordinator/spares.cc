@@ -18,13 +18,23 @@ wire::FetchOrder Service::fetch_order(const ModelId& model, LayerRange layers) c
                          .layer_end = layers.end,
                          .sources = {}};
   for (const NodeId& node : membership_->online()) {
-    const auto models = inventories_.find(node);
-    if (models == inventories_.end() || !models->second.contains(model)) continue;
+    const std::set<PieceDigest> pieces = pieces_of(node, model);
     wire::FetchSource source{.node = node.value, .endpoints = addresses_of(node, 0), .pieces = {}};
-    for (const PieceDigest& piece : models->second.at(model)) source.pieces.push_back(piece.value);
-    if (!source.endpoints.empty()) order.sources.push_back(std::move(source));
+    for (const PieceDigest& piece : pieces) source.pieces.push_back(piece.value);
+    if (!pieces.empty() && !source.endpoints.empty()) order.sources.push_back(std::move(source));
   }
   return order;
+}
+
+std::set<PieceDigest> Service::pieces_of(const NodeId& node, const ModelId& model) const {
+  if (node == options_.self) {
+    const auto own = parts_.store.inventory(model);
+    return {own.begin(), own.end()};
+  }
+  const auto models = inventories_.find(node);
+  if (models == inventories_.end()) return {};
+  const auto pieces = models->second.find(model);
+  return pieces == models->second.end() ? std::set<PieceDigest>{} : pieces->second;
 }
 
 // Once a model is ready: a second home on disk for each layer where there is room. They move behind

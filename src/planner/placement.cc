@@ -89,6 +89,7 @@ class Placer {
   Result<void> resolve_pins();
   Result<void> resolve_split();
   Result<void> check_pins() const;
+  std::string name_of(const NodeId& node) const;
   Attempt prepare(std::uint32_t context) const;
   std::optional<std::vector<Assigned>> search(const Attempt& attempt, bool heed_memory) const {
     return find_placement(attempt.candidates, attempt.needs, legal_,
@@ -178,6 +179,11 @@ Result<void> Placer::resolve_split() {
   return {};
 }
 
+std::string Placer::name_of(const NodeId& node) const {
+  const auto known = request_->names.find(node);
+  return known == request_->names.end() ? "node " + node.value.substr(0, 12) : known->second;
+}
+
 Result<void> Placer::check_pins() const {
   std::vector<LayerRange> ranges;
   for (const auto& [node, pin] : pins_) {
@@ -185,9 +191,8 @@ Result<void> Placer::check_pins() const {
         std::any_of(request_->nodes.begin(), request_->nodes.end(),
                     [&node = node](const NodeRoom& room) { return room.node == node; });
     if (!online && (pin.layers || pin.layer_count > 0)) {
-      return fail(
-          ErrorCode::kUnavailable,
-          fmt::format("node {} has pinned layers, but is not online", node.value.substr(0, 12)));
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("{} has pinned layers, but is not online", name_of(node)));
     }
     if (!pin.layers) continue;
     RETURN_IF_ERROR(manifest_->split.check_stage(*pin.layers));

@@ -53,9 +53,10 @@ struct PlacementRequest {
   // --split: one number a node, in the order of `nodes`; 0 leaves a node out. Numbers that add up
   // to the layer count are layer counts, others are proportions. Empty: by memory.
   std::vector<std::uint32_t> split;
-  std::map<NodeId, Pin> pins;  // not together with `split`
-  LayersByNode held;           // layers whose weights a node already has
-  LayersByNode current;        // the placement to depart from
+  std::map<NodeId, Pin> pins;           // not together with `split`
+  std::map<NodeId, std::string> names;  // of nodes that are pinned and not there, for messages
+  LayersByNode held;                    // layers whose weights a node already has
+  LayersByNode current;                 // the placement to depart from
   // True: move as little as can be, for a model that ran and shall run again. False: closest to the
   // memory's proportions, and among equals what moves least.
   bool keep = false;
