@@ -993,7 +993,7 @@ void fetch_until_killed(const PieceStore& from, const fs::path& root, const Mode
     while (!(*writer)->complete()) {
       const std::uint64_t at = (*writer)->offset();
       const auto rest = std::as_bytes(std::span(bytes)).subspan(at);
-      CHECK((*writer)->write(at, rest.first(std::min<std::size_t>(rest.size(), 300))));
+      CHECK((*writer)->write(at, rest.first(std::min<std::size_t>(rest.size(), 700))));
       step();
     }
     CHECK((*writer)->finish().has_value());
