@@ -14,8 +14,10 @@ TEST(Fingerprint, a_whole_id_reads_and_anything_else_is_quoted) {
   const auto node = parse_node_id(kId);
   ASSERT_TRUE(node);
   EXPECT_EQ(node->value, kId);
-  for (const std::string& text : {std::string(), kId.substr(1), kId + "0", "A" + kId.substr(1),
-                                  "g" + kId.substr(1), " " + kId.substr(1)}) {
+  const std::string rest = kId.substr(1);
+  for (const std::string& text :
+       {std::string(), rest, kId + "0", std::string(1, 'A').append(rest),
+        std::string(1, 'g').append(rest), std::string(1, ' ').append(rest)}) {
     const auto refused = parse_node_id(text);
     ASSERT_FALSE(refused) << text;
     EXPECT_EQ(refused.error().code(), ErrorCode::kInvalidArgument);
