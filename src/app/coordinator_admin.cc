@@ -48,8 +48,7 @@ class CoordinatorAdmin final : public gateway::AdminBackend {
     options.ttl_ms = request.ttl_seconds * 1000;
     options.ephemeral = request.ephemeral;
     options.label = request.label;
-    options.addresses = process_.machine().join_addresses();
-    return coordinator().invite(options);
+    return process_.invite(std::move(options));
   }
   Result<void> revoke_invite(const std::string& id) override {
     return coordinator().revoke_invite(id);

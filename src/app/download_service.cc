@@ -1,5 +1,6 @@
 #include "app/download_service.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <system_error>
@@ -41,11 +42,15 @@ Result<std::string> sha256_of(const ByteSource& file) {
 
 std::string place(const identity::JoinAddress& join, std::uint16_t port) {
   const bool v6 = join.address.find(':') != std::string::npos;
-  return v6 ? fmt::format("[{}]:{}", join.address, port)
-            : fmt::format("{}:{}", join.address, port);
+  return v6 ? fmt::format("[{}]:{}", join.address, port) : fmt::format("{}:{}", join.address, port);
 }
 
 }  // namespace
+
+std::string download_text(const std::string& line, const std::string& none) {
+  if (!line.empty()) return words("download.line", line);
+  return none.empty() ? std::string() : words("download.none", none);
+}
 
 std::optional<std::filesystem::path> find_portable_archive(const std::filesystem::path& program) {
   const std::string name = fmt::format("salvage-{}-linux-x86_64.tar.gz", kVersion);
@@ -74,13 +79,17 @@ Result<void> DownloadService::open_archive() {
   if (path.empty()) {
     ASSIGN_OR_RETURN(const std::string program, own_executable());
     const auto found = find_portable_archive(program);
-    if (!found) return fail(ErrorCode::kNotFound, words("download.no_archive"));
+    if (!found) {
+      return fail(ErrorCode::kNotFound,
+                  "there is no archive of the portable directory beside this program; `make dist` "
+                  "makes one, and `salvage up --portable FILE` names one");
+    }
     path = *found;
   }
   ASSIGN_OR_RETURN(ReadOnlyFile file, ReadOnlyFile::open(path));
   ASSIGN_OR_RETURN(std::string sha256, sha256_of(file));
   kLog.info("archive", {{"file", path.string()}, {"bytes", file.size()}, {"sha256", sha256}});
-  archive_.emplace(std::move(file), std::move(sha256));
+  archive_.emplace(Archive{std::move(file), std::move(sha256)});
   return {};
 }
 
@@ -90,32 +99,37 @@ Result<void> DownloadService::listen() {
   auto listener = transport::listen_for_streams(identity_, options_.port);
   if (!listener) {
     return fail(listener.error().code(),
-                words("download.no_port", options_.port, listener.error().message()));
+
+                fmt::format("the port {} can't be listened on ({}); `salvage up --download-port` "
+                            "takes another",
+                            options_.port, listener.error().message()));
   }
   port_ = (*listener)->port();
-  server_ = gateway::DownloadServer::start(
-      {.listener = std::move(*listener),
-       .archive = &archive_->file,
-       .may_download =
-           [this](std::string_view invite, std::string_view token) {
-             return coordinator_.may_download(invite, token);
-           },
-       .clock = &clock_});
+  server_ =
+      gateway::DownloadServer::start({.listener = std::move(*listener),
+                                      .archive = &archive_->file,
+                                      .may_download =
+                                          [this](std::string_view invite, std::string_view token) {
+                                            return coordinator_.may_download(invite, token);
+                                          },
+                                      .clock = &clock_,
+                                      .served = options_.served});
   kLog.info("listening", {{"port", port_}});
   return {};
 }
 
-Result<std::string> DownloadService::line_for(
-    const coordinator::OpenInvite& invite, const std::vector<identity::JoinAddress>& addresses) {
-  if (options_.port == 0) return fail(ErrorCode::kUnsupported, words("download.off"));
+Result<std::string> DownloadService::line_for(const coordinator::OpenInvite& invite,
+                                              const std::vector<identity::JoinAddress>& addresses) {
+  if (options_.port == 0)
+    return fail(ErrorCode::kUnsupported, "--download-port 0 turns downloads off");
   RETURN_IF_ERROR(listen());
-  gateway::DownloadOffer offer{.server = identity_.id,
-                               .places = {},
-                               .path = {.invite_id = invite.invite.id,
-                                        .token = identity::download_token(
-                                            invite.invite.secret_hash)},
-                               .archive_sha256 = archive_->sha256,
-                               .join_code = invite.code};
+  gateway::DownloadOffer offer{
+      .server = identity_.id,
+      .places = {},
+      .path = {.invite_id = invite.invite.id,
+               .token = identity::download_token(invite.invite.secret_hash)},
+      .archive_sha256 = archive_->sha256,
+      .join_code = invite.code};
   for (const identity::JoinAddress& address : addresses) {
     if (offer.places.size() < kPlacesMax) offer.places.push_back(place(address, port_));
   }
@@ -135,10 +149,9 @@ void DownloadService::offer(coordinator::OpenInvite& invite,
 
 void DownloadService::look() {
   if (options_.port == 0) return;
-  const bool wanted = coordinator_.any_invite_open();
   std::unique_ptr<gateway::DownloadServer> ended;  // outside of the lock: it waits for transfers
   MutexLock lock(mutex_);
-  if (wanted) {
+  if (coordinator_.any_invite_open()) {
     // Said where it matters, with the next code; here it would be said every few seconds.
     (void)listen();
   } else if (server_) {

@@ -8,9 +8,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/byte_stream.h"
 #include "base/clock.h"
@@ -28,11 +30,16 @@ inline constexpr std::uint16_t kDownloadPort = 7419;
 struct DownloadOptions {
   std::uint16_t port = kDownloadPort;  // 0: serve nothing
   std::filesystem::path archive;       // empty: the one that belongs to this program, if there is
+  // Who has fetched how much of it. From any thread; may be empty.
+  std::function<void(const std::string& peer, std::uint64_t bytes)> served;
 };
 
 // The archive of the portable directory that `program` (bin/salvage) is part of: beside the
 // directory or inside it, or where `make dist` leaves it for a program in a build folder.
 std::optional<std::filesystem::path> find_portable_archive(const std::filesystem::path& program);
+
+// For people: an invite's download_line, or its no_download.
+std::string download_text(const std::string& line, const std::string& none);
 
 class DownloadService {
  public:

@@ -11,6 +11,7 @@
 #include "app/ask.h"
 #include "app/command.h"
 #include "app/data_folder.h"
+#include "app/download_service.h"
 #include "app/enrolment.h"
 #include "app/table.h"
 #include "app/version.h"
@@ -74,6 +75,8 @@ Result<void> invite(InviteOptions options) {
     if (options.ask.json) return print_json(json);
     std::cout << words("invite.line", json.at("code").get<std::string>(), options.ttl,
                        json.value("uses_left", 1))
+              << '\n'
+              << download_text(text_or(json, "download_line", ""), text_or(json, "no_download", ""))
               << '\n';
   });
 }

@@ -8,6 +8,7 @@
 
 #include "app/command.h"
 #include "app/coordinator_admin.h"
+#include "app/format.h"
 #include "app/node_admin.h"
 #include "app/version.h"
 #include "app/words.h"
@@ -110,6 +111,12 @@ Result<void> NodeProcess::start_coordinator() {
 Result<void> NodeProcess::start_agent() {
   agent::NodeAgentOptions options;
   ASSIGN_OR_RETURN(options.executable, own_executable());
+  DownloadOptions download = options_.download;
+  download.served = [this](const std::string& peer, std::uint64_t bytes) {
+    say(words("event.fetched", peer, format_bytes(bytes)));
+  };
+  download_ = std::make_unique<DownloadService>(std::move(download), enrolment_.identity,
+                                                *coordinator_, clock_);
   options.llama_pin = kLlamaPin;
   options.kernel_fingerprint = kernel_fingerprint_;
   options.wire_version = options_.wire_version;
@@ -171,6 +178,7 @@ NodeProcess::~NodeProcess() {
   shut_door();
   agent_.reset();
   coordinator_.reset();
+  download_.reset();
 }
 
 // The door's callbacks return only when their links have ended, so the links go first.
@@ -230,9 +238,17 @@ std::string NodeProcess::name() const {
 void NodeProcess::say(const std::string& line) {
   {
     MutexLock lock(mutex_);
+  if (download_) download_->look();
     if (ending_) return;
   }
   options_.say(line);
+Result<coordinator::OpenInvite> NodeProcess::invite(coordinator::InviteOptions options) {
+  options.addresses = machine_->join_addresses();
+  ASSIGN_OR_RETURN(coordinator::OpenInvite made, coordinator_->invite(options));
+  download_->offer(made, options.addresses);
+  return made;
+}
+
 }
 
 void NodeProcess::say_event(const coordinator::ClusterEvent& event) {

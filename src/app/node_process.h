@@ -20,6 +20,7 @@
 
 #include "agent/node_agent.h"
 #include "app/cluster_view.h"
+#include "app/download_service.h"
 #include "app/enrolment.h"
 #include "app/machine.h"
 #include "base/clock.h"
@@ -49,6 +50,7 @@ struct NodeProcessOptions {
   std::uint16_t stage_port_first = 7421;
   std::uint16_t stage_port_count = 16;
   std::uint32_t wire_version = wire::kWireVersion;
+  DownloadOptions download;  // the coordinator's
   // What happens, a line each, for people. Called from any thread.
   std::function<void(const std::string&)> say;
 };
@@ -74,6 +76,8 @@ class NodeProcess {
   state::StateDb& state() { return state_; }
   store::PieceStore& store() { return *store_; }
   coordinator::Coordinator* coordinator() { return coordinator_.get(); }  // null on other nodes
+  // A new code, with the line for machines that have nothing. The coordinator's machine only.
+  Result<coordinator::OpenInvite> invite(coordinator::InviteOptions options);
   agent::NodeAgent& agent() { return *agent_; }
   const Machine& machine() const { return *machine_; }
   const Enrolment& enrolment() const { return enrolment_; }
@@ -129,6 +133,7 @@ class NodeProcess {
   std::unique_ptr<pipeline::Door> door_;
   std::unique_ptr<discovery::BeaconSender> beacon_;
   std::unique_ptr<discovery::BeaconListener> listener_;
+  std::unique_ptr<DownloadService> download_;
   std::unique_ptr<gateway::AdminBackend> backend_;
   std::unique_ptr<gateway::AdminServer> admin_;
   Gate callers_;                       // the door's callbacks that use the coordinator

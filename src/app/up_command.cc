@@ -20,6 +20,7 @@ namespace {
 struct UpOptions {
   NodeOptions node;
   std::string model;
+  DownloadOptions download;
 };
 
 std::string loaded_text(NodeProcess& process) {
@@ -31,10 +32,9 @@ std::string loaded_text(NodeProcess& process) {
 }
 
 Result<std::string> invite_text(NodeProcess& process) {
-  coordinator::InviteOptions options;
-  options.addresses = process.machine().join_addresses();
-  ASSIGN_OR_RETURN(const coordinator::OpenInvite invite, process.coordinator()->invite(options));
-  return words("up.join_line", invite.code);
+  ASSIGN_OR_RETURN(const coordinator::OpenInvite invite, process.invite({}));
+  return words("up.join_line", invite.code) + '\n' +
+         download_text(invite.download_line, invite.no_download);
 }
 
 Result<void> load_first(NodeProcess& process, const std::string& model, const StopToken& stop) {
@@ -54,7 +54,8 @@ Result<void> load_first(NodeProcess& process, const std::string& model, const St
 }
 
 Result<void> up(const UpOptions& options, const StopToken& stop) {
-  ASSIGN_OR_RETURN(const NodeProcessOptions process_options, to_process_options(options.node));
+  ASSIGN_OR_RETURN(NodeProcessOptions process_options, to_process_options(options.node));
+  process_options.download = options.download;
   ASSIGN_OR_RETURN(const auto state, open_state(process_options, "up"));
   ASSIGN_OR_RETURN(Enrolment enrolment, found_cluster(*state, node_name(options.node)));
   const bool founded = enrolment.founded;
@@ -81,6 +82,10 @@ void add_up(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<UpOptions>();
   command->add_option("MODEL", options->model, words("up.model"));
   add_node_options(*command, options->node);
+  command->add_option("--portable", options->download.archive, words("up.portable"))
+      ->check(CLI::ExistingFile);
+  command->add_option("--download-port", options->download.port, words("up.download_port"))
+      ->capture_default_str();
   command->callback([&context, options] {
     context.chosen = [&context, options] { return up(*options, context.stop); };
   });
