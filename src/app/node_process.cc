@@ -105,18 +105,18 @@ Result<void> NodeProcess::start_coordinator() {
   options.shut_out = [this](const NodeId& node) { tls_->close_peer(node); };
   const coordinator::Parts parts{state_, *store_, *transport_, clock_};
   ASSIGN_OR_RETURN(coordinator_, coordinator::Coordinator::start(std::move(options), parts));
-  return {};
-}
-
-Result<void> NodeProcess::start_agent() {
-  agent::NodeAgentOptions options;
-  ASSIGN_OR_RETURN(options.executable, own_executable());
   DownloadOptions download = options_.download;
   download.served = [this](const std::string& peer, std::uint64_t bytes) {
     say(words("event.fetched", peer, format_bytes(bytes)));
   };
   download_ = std::make_unique<DownloadService>(std::move(download), enrolment_.identity,
                                                 *coordinator_, clock_);
+  return {};
+}
+
+Result<void> NodeProcess::start_agent() {
+  agent::NodeAgentOptions options;
+  ASSIGN_OR_RETURN(options.executable, own_executable());
   options.llama_pin = kLlamaPin;
   options.kernel_fingerprint = kernel_fingerprint_;
   options.wire_version = options_.wire_version;
@@ -172,13 +172,13 @@ NodeProcess::~NodeProcess() {
     ending_ = true;
   }
   admin_.reset();  // commands end; the answers that they wait for are stopped
+  download_.reset();
   beacon_.reset();
   listener_.reset();
   if (agent_) agent_->stop_serving();  // links of weights end
   shut_door();
   agent_.reset();
   coordinator_.reset();
-  download_.reset();
 }
 
 // The door's callbacks return only when their links have ended, so the links go first.
@@ -222,7 +222,15 @@ void NodeProcess::look_around() {
     own_addresses_ = std::move(now);
     agent_->facts_changed();
   }
+  if (download_) download_->look();
   if (listener_ && !agent_->connected()) listener_->ask();
+}
+
+Result<coordinator::OpenInvite> NodeProcess::invite(coordinator::InviteOptions options) {
+  options.addresses = machine_->join_addresses();
+  ASSIGN_OR_RETURN(coordinator::OpenInvite made, coordinator_->invite(options));
+  download_->offer(made, options.addresses);
+  return made;
 }
 
 std::string NodeProcess::problem() const {
@@ -238,17 +246,9 @@ std::string NodeProcess::name() const {
 void NodeProcess::say(const std::string& line) {
   {
     MutexLock lock(mutex_);
-  if (download_) download_->look();
     if (ending_) return;
   }
   options_.say(line);
-Result<coordinator::OpenInvite> NodeProcess::invite(coordinator::InviteOptions options) {
-  options.addresses = machine_->join_addresses();
-  ASSIGN_OR_RETURN(coordinator::OpenInvite made, coordinator_->invite(options));
-  download_->offer(made, options.addresses);
-  return made;
-}
-
 }
 
 void NodeProcess::say_event(const coordinator::ClusterEvent& event) {

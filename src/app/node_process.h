@@ -129,11 +129,11 @@ class NodeProcess {
   std::unique_ptr<transport::Transport> local_;
   std::optional<transport::RoutingTransport> transport_;
   std::unique_ptr<coordinator::Coordinator> coordinator_;
+  std::unique_ptr<DownloadService> download_;
   std::unique_ptr<agent::NodeAgent> agent_;
   std::unique_ptr<pipeline::Door> door_;
   std::unique_ptr<discovery::BeaconSender> beacon_;
   std::unique_ptr<discovery::BeaconListener> listener_;
-  std::unique_ptr<DownloadService> download_;
   std::unique_ptr<gateway::AdminBackend> backend_;
   std::unique_ptr<gateway::AdminServer> admin_;
   Gate callers_;                       // the door's callbacks that use the coordinator
