@@ -71,7 +71,7 @@ TEST(PublicKeyPin, is_the_base64_of_the_node_id) {
   EXPECT_EQ(*public_key_pin(NodeId{std::string(64, '0')}),
             "sha256//AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
   EXPECT_EQ(*public_key_pin(NodeId{std::string(64, 'f')}),
-            "sha256///////////////////////////////////////////8=");
+            "sha256//" + std::string(42, '/') + "8=");
   // echo -n salvage | openssl dgst -sha256 -binary | base64
   Sha256 digest;
   digest.update("salvage");

@@ -98,14 +98,15 @@ class Http : public httplib::Server {
 class Server final : public DownloadServer {
  public:
   explicit Server(DownloadServerOptions options) : options_(std::move(options)) {
-    const auto handler = [this](const httplib::Request& request, httplib::Response& response) {
-      handle(request, response);
-    };
-    http_.Get("/.*", handler);
+    // Before httplib looks at methods, bodies and paths: there is one answer for all of them.
+    http_.set_pre_routing_handler(
+        [this](const httplib::Request& request, httplib::Response& response) {
+          handle(request, response);
+          return httplib::Server::HandlerResponse::Handled;
+        });
     http_.set_error_handler([](const auto& /*request*/, httplib::Response& response) {
       response.set_content("", "text/plain");
     });
-    http_.set_payload_max_length(1);
     http_.set_exception_handler([](const auto& /*request*/, auto& response, auto /*why*/) {
       response.status = httplib::StatusCode::InternalServerError_500;
     });
@@ -185,6 +186,7 @@ class Server final : public DownloadServer {
       kLog.info(
           "served",
           {{"peer", live->stream->peer()}, {"invite", live->invite_id}, {"bytes", live->bytes}});
+      if (options_.served) options_.served(live->stream->peer(), live->bytes);
     }
     MutexLock lock(mutex_);
     if (live->transferring) --transfers_;
@@ -202,8 +204,9 @@ class Server final : public DownloadServer {
     Live& live = *current();
     const auto path = parse_download_path(request.path);
     const TimePoint refused_at = deadline_after(now(), kDownloadRefusalTime);
-    const bool right =
-        path && request.ranges.size() <= 1 && options_.may_download(path->invite_id, path->token);
+    const bool reads = request.method == "GET" || request.method == "HEAD";
+    const bool right = reads && path && request.ranges.size() <= 1 &&
+                       options_.may_download(path->invite_id, path->token);
     if (!right) return refuse(live, refused_at, response);
     {
       MutexLock lock(mutex_);

