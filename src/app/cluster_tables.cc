@@ -144,7 +144,8 @@ std::string models_table(const Json& models) {
       return words(model.value(key, false) ? "table.exact_yes" : "table.exact_no");
     };
     table.row({text_or(model, "name"), identity::short_form(model.value("id", std::string())),
-               bytes_cell(model, "bytes"), std::to_string(model.value("layers", 0)),
+               bytes_cell(model, "bytes"),
+               model.contains("layers") ? std::to_string(model.at("layers").get<int>()) : "-",
                yes_no("loaded"), yes_no("complete"), held.empty() ? "-" : held});
   }
   return table.text();

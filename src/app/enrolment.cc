@@ -164,7 +164,7 @@ std::vector<std::string> listen_for_beacon(const JoinOptions& options, const Clo
 
 Result<Answered> find_and_ask(transport::SecureTransport& transport, const JoinOptions& options,
                               const Clock& clock, const StopToken& stop) {
-  std::vector<std::string> addresses;
+  std::vector<std::string> addresses = options.addresses;
   for (const identity::JoinAddress& address : options.code.addresses) {
     const auto numeric = parse_ip_address(address.address);
     if (numeric) addresses.push_back(tls_endpoint(*numeric, address.port));

@@ -42,6 +42,7 @@ Result<std::optional<Enrolment>> open_membership(state::StateDb& state);
 
 struct JoinOptions {
   identity::JoinCode code;
+  std::vector<std::string> addresses;  // "tls:...": tried before those of the code
   std::string name;
   std::string kernel_fingerprint;
   std::uint32_t wire_version = wire::kWireVersion;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "app/command.h"
+#include "app/host_address.h"
 #include "app/node_options.h"
 #include "app/words.h"
 #include "base/clock.h"
@@ -16,7 +17,15 @@ namespace {
 struct JoinCommandOptions {
   NodeOptions node;
   std::string code;
+  std::string at;
 };
+
+// Where a person says that the coordinator is.
+Result<std::vector<std::string>> said_addresses(const JoinCommandOptions& options) {
+  if (options.at.empty()) return std::vector<std::string>{};
+  ASSIGN_OR_RETURN(const HostPort place, parse_host_port(options.at, kNodePort));
+  return resolve_host(place);
+}
 
 Result<Enrolment> enrolment_of(state::StateDb& state, const JoinCommandOptions& options,
                                const StopToken& stop) {
@@ -33,6 +42,7 @@ Result<Enrolment> enrolment_of(state::StateDb& state, const JoinCommandOptions& 
     print_line(words("join.already"));
     return std::move(*member);
   }
+  ASSIGN_OR_RETURN(join.addresses, said_addresses(options));
   join.name = node_name(options.node);
   join.kernel_fingerprint = own_kernels();
   join.wire_version = options.node.wire_version;
@@ -48,6 +58,9 @@ Result<void> join(const JoinCommandOptions& options, const StopToken& stop) {
   ASSIGN_OR_RETURN(const NodeProcessOptions process_options, to_process_options(options.node));
   ASSIGN_OR_RETURN(const auto state, open_state(process_options, "join"));
   ASSIGN_OR_RETURN(Enrolment enrolment, enrolment_of(*state, options, stop));
+  ASSIGN_OR_RETURN(const auto said, said_addresses(options));
+  auto& addresses = enrolment.coordinator_addresses;
+  addresses.insert(addresses.begin(), said.begin(), said.end());
   ASSIGN_OR_RETURN(const auto process,
                    NodeProcess::start(process_options, *state, std::move(enrolment)));
   print_line(machine_text(*process));
@@ -61,6 +74,7 @@ void add_join(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("join", words("join.about"));
   auto options = std::make_shared<JoinCommandOptions>();
   command->add_option("CODE", options->code, words("join.code"));
+  command->add_option("--at", options->at, words("join.at"));
   add_node_options(*command, options->node);
   command->callback([&context, options] {
     context.chosen = [&context, options] { return join(*options, context.stop); };

@@ -81,8 +81,7 @@ class NodeAdmin final : public gateway::AdminBackend {
   // The coordinator is told if it can be; this machine forgets it in any case.
   Result<void> leave(const gateway::LeaveRequest& request) override {
     const Result<void> told = ask({.kind = "leave", .value = ""});
-    RETURN_IF_ERROR(process_.state().forget_cluster(request.forget));
-    process_.finish({});
+    RETURN_IF_ERROR(process_.forget_membership(request.forget));
     if (told) return {};
     return fail(told.error().code(),
                 fmt::format("this machine has left, but the coordinator could not be told ({}); "

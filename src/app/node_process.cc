@@ -40,7 +40,8 @@ NodeProcess::NodeProcess(const NodeProcessOptions& options, state::StateDb& stat
       view_(enrolment_.coordinator),
       kernel_fingerprint_(own_kernels()),
       name_(enrolment_.name),
-      known_addresses_(enrolment_.coordinator_addresses) {}
+      known_addresses_(enrolment_.coordinator_addresses),
+      known_name_(enrolment_.name) {}
 
 Result<std::unique_ptr<NodeProcess>> NodeProcess::start(const NodeProcessOptions& options,
                                                         state::StateDb& state,
@@ -100,6 +101,11 @@ Result<void> NodeProcess::start_coordinator() {
   options.port = port_;
   options.authority = *enrolment_.authority;
   options.cluster_name = enrolment_.cluster_name;
+  options.wall_clock_ms = [] {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+  };
   options.make_text = engine::make_llama_text_tools;
   options.event = [this](const coordinator::ClusterEvent& event) { say_event(event); };
   options.shut_out = [this](const NodeId& node) { tls_->close_peer(node); };
@@ -199,6 +205,16 @@ void NodeProcess::finish(Result<void> outcome) {
   MutexLock lock(mutex_);
   if (!outcome_) outcome_ = std::move(outcome);
   wake_.notify_all();
+}
+
+Result<void> NodeProcess::forget_membership(bool key_too) {
+  {
+    MutexLock lock(row_mutex_);
+    forgotten_ = true;
+    RETURN_IF_ERROR(state_.forget_cluster(key_too));
+  }
+  finish({});
+  return {};
 }
 
 Result<void> NodeProcess::wait(const StopToken& stop) {

@@ -69,6 +69,8 @@ class NodeProcess {
   Result<void> wait(const StopToken& stop) EXCLUDES(mutex_);
   // Ends wait(). From any thread.
   void finish(Result<void> outcome) EXCLUDES(mutex_);
+  // This machine is no member any more; `key_too`: nor will it be known again. Ends wait().
+  Result<void> forget_membership(bool key_too) EXCLUDES(row_mutex_);
 
   // --- for the administration (app/coordinator_admin.h, app/node_admin.h) ---
   const NodeProcessOptions& options() const { return options_; }
@@ -111,7 +113,7 @@ class NodeProcess {
   void on_link_down(const Error& error) EXCLUDES(mutex_);
   void on_refused(const Error& error);
   void on_sighting(const discovery::Sighting& sighting) EXCLUDES(mutex_);
-  void remember_addresses(const std::vector<std::string>& addresses) EXCLUDES(mutex_);
+  void remember_coordinator() EXCLUDES(mutex_, row_mutex_);
   void look_around();
   void say_event(const coordinator::ClusterEvent& event);
   void say(const std::string& line) EXCLUDES(mutex_);
@@ -147,8 +149,11 @@ class NodeProcess {
   std::string problem_ GUARDED_BY(mutex_);
   std::string name_ GUARDED_BY(mutex_);
   std::vector<std::string> known_addresses_ GUARDED_BY(mutex_);    // of the coordinator
+  std::string known_name_ GUARDED_BY(mutex_);                      // of this machine, on disk
   std::vector<std::string> sighted_addresses_ GUARDED_BY(mutex_);  // by its beacon
-  std::vector<discovery::LocalAddress> own_addresses_;             // wait()'s thread only
+  Mutex row_mutex_;  // who changes the identity's row reads it first
+  bool forgotten_ GUARDED_BY(row_mutex_) = false;
+  std::vector<discovery::LocalAddress> own_addresses_;  // wait()'s thread only
 };
 
 }  // namespace salvage::app

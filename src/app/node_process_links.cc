@@ -150,21 +150,25 @@ void NodeProcess::on_view(const wire::ClusterView& view) {
     if (!name.empty()) name_ = name;
     sighted_addresses_.clear();  // the link stands: what the coordinator says counts
   }
-  if (!enrolment_.authority) remember_addresses(view_.coordinator_addresses());
+  if (!enrolment_.authority) remember_coordinator();
 }
 
 // For the next start, too.
-void NodeProcess::remember_addresses(const std::vector<std::string>& addresses) {
+void NodeProcess::remember_coordinator() {
+  const std::vector<std::string> addresses = view_.coordinator_addresses();
+  std::string name;
   {
     MutexLock lock(mutex_);
-    const bool same_name = name_ == enrolment_.name;
-    if (addresses.empty() || (addresses == known_addresses_ && same_name)) return;
+    if (addresses.empty() || (addresses == known_addresses_ && name_ == known_name_)) return;
     known_addresses_ = addresses;
+    name = known_name_ = name_;
   }
+  MutexLock lock(row_mutex_);
+  if (forgotten_) return;
   auto row = state_.identity();
-  if (!row || !*row || (*row)->certificate_pem.empty()) return;
+  if (!row || !*row) return;
   (*row)->coordinator_addresses = addresses;
-  (*row)->name = name();
+  (*row)->name = name;
   const Result<void> kept = state_.put_identity(**row);
   if (!kept) kLog.warn("addresses_not_kept", {{"why", kept.error().message()}});
 }
