@@ -50,6 +50,15 @@ TEST_F(DoorTest, lets_in_who_knows_the_secret) {
   EXPECT_EQ(link->connection->wire_version(), wire::kWireVersion);
 }
 
+TEST_F(DoorTest, who_is_not_let_in_at_one_address_tries_no_other) {
+  const auto door = open({}, fail(ErrorCode::kPermissionDenied, "not today"));
+  const std::vector<transport::Endpoint> both{endpoint, *transport::parse_endpoint("unix:/none")};
+  const auto link = dial_any(*transport, both, kHello, soon());
+  ASSERT_FALSE(link);
+  EXPECT_EQ(link.error().code(), ErrorCode::kPermissionDenied);
+  EXPECT_EQ(link.error().message().find("/none"), std::string::npos);
+}
+
 TEST_F(DoorTest, tells_why_somebody_in_order_is_not_let_in) {
   const auto door = open({}, fail(ErrorCode::kPermissionDenied, "not today"));
   const auto link = dial(*transport, endpoint, kHello, soon());

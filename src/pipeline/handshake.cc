@@ -28,6 +28,8 @@ Result<DialedLink> dial_any(transport::Transport& transport,
                                : now + (deadline - now) / static_cast<int>(endpoints.size() - i);
     auto link = dial(transport, endpoints[i], hello, turn, stop);
     if (link || endpoints.size() == 1 || stop.stop_requested()) return link;
+    // Who we looked for was there and lets us in nowhere.
+    if (link.error().code() == ErrorCode::kPermissionDenied) return link;
     reasons += (i == 0 ? "" : "; ") + link.error().message();
   }
   return fail(ErrorCode::kUnavailable, reasons.empty() ? "no address is known" : reasons);

@@ -28,7 +28,7 @@ Result<DialedLink> dial(transport::Transport& transport, const transport::Endpoi
                         const wire::Hello& hello, TimePoint deadline, const StopToken& stop = {});
 
 // The first of several addresses of the same machine that answers, each in its turn. Fails with
-// what each said.
+// what each said, or at once with `permission_denied` if we are not let in there.
 Result<DialedLink> dial_any(transport::Transport& transport,
                             std::span<const transport::Endpoint> endpoints,
                             const wire::Hello& hello, TimePoint deadline,
