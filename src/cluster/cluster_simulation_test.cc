@@ -10,6 +10,8 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <string>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -306,28 +308,36 @@ class Simulation {
     const StageRef stage{fetch.epoch, fetch.stage};
     const bool fails = !settling_ && random_.below(15) == 0;
     answer(fetch.node, [this, model, stage, fails] {
-      note(model, stage.epoch);
+      note(model, stage);
+      if (!fails) happened_.insert({"fetched", model, stage.epoch, stage.stage});
       carry_out(model, fails ? deployments_[model].fetch_failed(stage, "cut")
                              : deployments_[model].fetch_done(stage));
     });
   }
   void carry_out_one(std::size_t model, const StartWorker& start) {
     expect_current(model, start.epoch, start.node);
+    EXPECT_TRUE(happened_.contains({"fetched", model, start.epoch, start.stage}));
     const StageRef stage{start.epoch, start.stage};
     answer(start.node, [this, model, stage] {
-      note(model, stage.epoch);
+      note(model, stage);
+      happened_.insert({"started", model, stage.epoch, stage.stage});
       carry_out(model, deployments_[model].worker_started(stage, {"there"}));
     });
   }
   void carry_out_one(std::size_t model, const LoadStage& load) {
     expect_current(model, load.epoch, load.node);
+    EXPECT_TRUE(happened_.contains({"started", model, load.epoch, load.stage}));
     const StageRef stage{load.epoch, load.stage};
     answer(load.node, [this, model, stage] {
-      note(model, stage.epoch);
+      note(model, stage);
+      happened_.insert({"loaded", model, stage.epoch, stage.stage});
       carry_out(model, deployments_[model].stage_loaded(stage));
     });
   }
   void carry_out_one(std::size_t model, const ConnectPipeline& connect) {
+    for (std::uint32_t i = 0; i < deployments_[model].status().stages.size(); ++i) {
+      EXPECT_TRUE(happened_.contains({"loaded", model, connect.epoch, StageIndex{i}}));
+    }
     const bool fails = !settling_ && random_.below(15) == 0;
     pool_.emplace_back([this, model, epoch = connect.epoch, fails] {
       carry_out(model, fails ? deployments_[model].link_failed(epoch, "refused")
@@ -386,8 +396,8 @@ class Simulation {
     current_epoch_[model] = epoch;
   }
 
-  void note(std::size_t model, PlanEpoch epoch) {
-    if (epoch != deployments_[model].epoch()) ++stale_count_;
+  void note(std::size_t model, const StageRef& stage) {
+    if (stage.epoch != deployments_[model].epoch()) ++stale_count_;
   }
 
   void check() const {
@@ -427,6 +437,8 @@ class Simulation {
   std::map<LinkId, std::size_t> link_node_;  // all there ever were
   std::array<PlanEpoch, kModels> current_epoch_{};
   std::array<PlanEpoch, kModels> stopped_epoch_{};
+  // What a node has really reported of a stage, so that no report of an old epoch passes for it.
+  std::set<std::tuple<std::string, std::size_t, PlanEpoch, StageIndex>> happened_;
   std::set<NodeId> told_online_{node_id(0)};
   TimePoint now_{std::chrono::hours(1)};
   bool settling_ = false;

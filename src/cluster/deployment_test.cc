@@ -185,6 +185,22 @@ TEST_F(DeploymentTest, events_of_another_epoch_change_nothing) {
   EXPECT_EQ(state(), DeploymentState::kReady);
 }
 
+TEST_F(DeploymentTest, a_late_report_of_an_old_epoch_does_not_pass_for_one_of_the_new) {
+  make_ready();
+  const std::uint64_t old = epoch_;
+  on(deployment_.stage_failed(stage(1), {"died", ""}));
+  stop_answered(old);
+  pass(1);
+  plan("abc");
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    on(deployment_.fetch_done({PlanEpoch{old}, StageIndex{i}}));
+    on(deployment_.fetch_done({PlanEpoch{epoch_ + 1}, StageIndex{i}}));
+  }
+  EXPECT_EQ(state(), DeploymentState::kFetching);
+  each(&Deployment::fetch_done, 3);
+  EXPECT_EQ(state(), DeploymentState::kStarting);
+}
+
 TEST_F(DeploymentTest, a_worker_that_dies_is_replaced_after_a_pause_in_a_new_epoch) {
   make_ready();
   on(deployment_.stage_failed(stage(1), {"killed by signal 9", "ggml: out of memory"}));
