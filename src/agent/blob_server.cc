@@ -81,11 +81,10 @@ Result<void> BlobServer::send(transport::Connection& connection, const wire::Blo
   RETURN_IF_ERROR(wire::encode_control(reply, body));
   const std::uint64_t rate = pacer_.rate();
   connection.set_pace(rate);
-  const TimePoint begin = clock_.now();
   RETURN_IF_ERROR(connection.send_frame(
       {.type = wire::BlobReply::kType, .epoch = {}, .step = {}, .body = body, .data = bytes},
-      deadline_after(begin, kSendTime)));
-  if (rate == 0) pacer_.sent(bytes.size(), clock_.now() - begin);
+      deadline_after(clock_.now(), kSendTime)));
+  if (rate == 0) pacer_.sent(bytes.size());
   MutexLock lock(mutex_);
   bytes_sent_ += bytes.size();
   return {};

@@ -22,6 +22,7 @@ constexpr auto kReportPeriod = milliseconds(250);
 constexpr auto kTickPeriod = milliseconds(500);
 // Others may fetch from us what we have just got; the list is long, so not after every piece.
 constexpr auto kInventoryPeriod = seconds(2);
+constexpr int kMakeTriesMax = 3;
 constexpr auto kBlobTime = seconds(30);
 
 Error cancelled_error() {
@@ -72,9 +73,20 @@ Result<void> FetchJob::carry_out() {
   RETURN_IF_ERROR(get_catalogue());
   if (layers_.count() == 0) return {};  // the catalogue is all that was wanted
   RETURN_IF_ERROR(store_.check_room(model_, layers_));
+  Result<void> made = get_and_make();
+  // Damage that shows only when the shard is made: that piece is missing now, and fetched alone.
+  for (int i = 1; i < kMakeTriesMax && !made && made.error().code() == ErrorCode::kCorrupt; ++i) {
+    kLog.warn("fetched_again", {{"model", model_.value}, {"why", made.error().message()}});
+    made = get_and_make();
+  }
+  return made;
+}
+
+Result<void> FetchJob::get_and_make() {
+  ended_.reset();
+  asked_.clear();
   RETURN_IF_ERROR(get_pieces());
-  if (options_.order.spare) return {};
-  return make_files();
+  return options_.order.spare ? Result<void>() : make_files();
 }
 
 Result<void> FetchJob::open_sources() {

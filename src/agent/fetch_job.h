@@ -75,6 +75,7 @@ class FetchJob {
   Result<std::string> get_blob_from(Source& source, const std::string& kind,
                                     std::uint64_t bytes_max);
   Result<SourceAnswer> one_answer(Source& source, const wire::BlobRequest& range);
+  Result<void> get_and_make();
   Result<void> get_pieces();
   Result<void> fetch_until_ended();
   Result<void> take(Event event);

@@ -14,8 +14,10 @@ constexpr double kShare = 0.3;
 // Where nothing was seen yet: a third of a 100 Mbit/s link, the slowest wire that people still
 // have.
 constexpr double kUnknownRate = 4e6;
-// Shorter samples measure the socket's buffer and not the wire.
-constexpr std::uint64_t kSampleBytesMin = std::uint64_t{256} << 10;
+// A sample is as long as this, without a longer pause than that in it: less would measure the
+// socket's buffer and not the wire.
+constexpr auto kSampleTime = std::chrono::seconds(1);
+constexpr auto kPauseMax = std::chrono::milliseconds(300);
 // What was seen once is forgotten slowly: a cable may have been changed for the worse.
 constexpr double kForget = 0.98;
 
@@ -26,11 +28,22 @@ void Pacer::stage_active() {
   last_active_ = clock_.now();
 }
 
-void Pacer::sent(std::uint64_t bytes, Duration time) {
-  const double seconds = std::chrono::duration<double>(time).count();
-  if (bytes < kSampleBytesMin || seconds <= 0) return;
+void Pacer::sent(std::uint64_t bytes) {
   MutexLock lock(mutex_);
-  best_ = std::max(best_ * kForget, static_cast<double>(bytes) / seconds);
+  const TimePoint now = clock_.now();
+  if (sample_last_ == TimePoint{} || now - sample_last_ > kPauseMax) {
+    // These bytes fill the buffers of an idle link; the ones behind them show its rate.
+    sample_begin_ = sample_last_ = now;
+    sample_bytes_ = 0;
+    return;
+  }
+  sample_last_ = now;
+  sample_bytes_ += static_cast<double>(bytes);
+  if (now - sample_begin_ < kSampleTime) return;
+  const double seconds = std::chrono::duration<double>(now - sample_begin_).count();
+  best_ = std::max(best_ * kForget, sample_bytes_ / seconds);
+  sample_begin_ = now;
+  sample_bytes_ = 0;
 }
 
 std::uint64_t Pacer::rate() const {

@@ -18,8 +18,8 @@ class Pacer {
 
   // A stage of this machine has computed something just now.
   void stage_active() EXCLUDES(mutex_);
-  // So many bytes of weights left in this time, while they were not held back.
-  void sent(std::uint64_t bytes, Duration time) EXCLUDES(mutex_);
+  // So many bytes of weights were handed over just now, while they were not held back.
+  void sent(std::uint64_t bytes) EXCLUDES(mutex_);
   // Bytes a second at which weights may leave now; 0: as fast as they can.
   std::uint64_t rate() const EXCLUDES(mutex_);
 
@@ -28,6 +28,10 @@ class Pacer {
   mutable Mutex mutex_;
   TimePoint last_active_ GUARDED_BY(mutex_){};
   double best_ GUARDED_BY(mutex_) = 0;  // bytes a second
+  // The present sample: bytes since `begin`, the last of them at `last`.
+  TimePoint sample_begin_ GUARDED_BY(mutex_){};
+  TimePoint sample_last_ GUARDED_BY(mutex_){};
+  double sample_bytes_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace salvage::agent

@@ -182,6 +182,7 @@ class PieceStore {
   StoreUsage usage() const;
 
  private:
+  void forget_repaired();
   explicit PieceStore(std::unique_ptr<StoreState> state);
   std::unique_ptr<StoreState> state_;  // store/store_state.h
 };

@@ -766,6 +766,15 @@ TEST_F(Store, verify_finds_what_no_seal_can_tell) {
   EXPECT_TRUE(node_->verify(id_, {})->empty());
 }
 
+TEST_F(Store, verify_says_nothing_of_damage_that_was_repaired) {
+  fetch({0, 3});
+  node_.reset();
+  flip_with_notice(shard_path("0-3"), offset_of(shard_path("0-3"), "blk.2.attn_norm.weight"));
+  node_ = open_store(node_root_);
+  EXPECT_THAT(fetch({0, 3}), ElementsAre("layer 2"));
+  EXPECT_TRUE(node_->verify(id_, {})->empty());
+}
+
 TEST_F(Store, verify_finds_damage_between_the_pieces) {
   fetch({1, 3});
   const std::string wanted = read_file(shard_path("1-3"));

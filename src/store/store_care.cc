@@ -121,7 +121,7 @@ class Verification {
   bool advance(std::uint64_t more) {
     bytes_done_ += more;
     return !progress_ ||
-           progress_("verifying " + model_.folder.entry().name,
+           progress_(model_.folder.entry().name,
                      static_cast<double>(bytes_done_) / static_cast<double>(bytes_total_));
   }
 
@@ -295,6 +295,7 @@ Result<std::vector<DamagedPiece>> PieceStore::verify(const ModelId& id,
   ASSIGN_OR_RETURN(const auto model, state_->find(id));
   const MutexLock work(state_->working);
   state_->refresh(*model);
+  forget_repaired();
   Verification verification(*state_, *model, progress);
   RETURN_IF_ERROR(verification.run());
   std::vector<DamagedPiece> found;
@@ -304,6 +305,14 @@ Result<std::vector<DamagedPiece>> PieceStore::verify(const ModelId& id,
     return piece.model == id;
   });
   return found;
+}
+
+// Damage that was found earlier and whose piece is here again, whole, is no news.
+void PieceStore::forget_repaired() {
+  std::vector<DamagedPiece> found = take_damage();
+  std::erase_if(found, [this](const DamagedPiece& piece) { return has(piece.digest); });
+  const MutexLock guard(state_->mutex);
+  state_->damage.insert(state_->damage.begin(), found.begin(), found.end());
 }
 
 std::vector<DamagedPiece> PieceStore::take_damage() {
