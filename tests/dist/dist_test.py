@@ -163,7 +163,9 @@ class Damage(Test):
         program = self.copy("x64", "sse42")
         module = program.parent / "libggml-cpu-sse42.so"
         os.truncate(module, module.stat().st_size // 2)
-        self.assert_complains(on_this_machine(program), str(module), "can't be loaded", "whole")
+        self.assert_complains(on_this_machine(program), str(module), "it is cut short", "whole")
+        module.write_bytes(b"no library, but long enough to have a header of one, if it were one indeed")
+        self.assert_complains(on_this_machine(program), str(module), "it is no library", "whole")
 
     def test_the_current_folder_has_no_say(self):
         """A module that lies where somebody happens to be is not loaded."""

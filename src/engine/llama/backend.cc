@@ -51,10 +51,12 @@ void keep_line(ggml_log_level level, const char* text, void*) noexcept {
 }  // namespace
 
 Result<void> start_backend() {
-  static const Result<void> started = [] {
+  static const Result<void> started = []() -> Result<void> {
     llama_log_set(keep_line, nullptr);
+    // First, for libllama would look for kernels itself, in the current folder too.
+    RETURN_IF_ERROR(load_cpu_backend());
     llama_backend_init();
-    return load_cpu_backend();
+    return {};
   }();
   return started;
 }

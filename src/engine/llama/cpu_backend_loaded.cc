@@ -1,15 +1,20 @@
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <fmt/format.h>
 
 #include <ggml-backend.h>
 
+#include "base/file.h"
 #include "base/process.h"
 #include "engine/llama/cpu_backend.h"
 
@@ -38,13 +43,33 @@ struct CloseModule {
 };
 using Module = std::unique_ptr<void, CloseModule>;
 
+tl::unexpected<Error> damaged(const std::filesystem::path& file, std::string_view reason) {
+  return fail(ErrorCode::kCorrupt,
+              fmt::format("{} can't be loaded ({}); unpack the portable directory again, whole",
+                          file.string(), reason));
+}
+
+// The loader maps what a file's header speaks of without looking at its size: a file that was cut
+// would be a bus error. Its section headers are what it ends with.
+Result<void> check_whole(const std::filesystem::path& file) {
+  ASSIGN_OR_RETURN(const ReadOnlyFile source, ReadOnlyFile::open(file));
+  Elf64_Ehdr header{};
+  if (source.size() < sizeof header) return damaged(file, "it is cut short");
+  RETURN_IF_ERROR(source.read_at(0, std::as_writable_bytes(std::span(&header, 1))));
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return damaged(file, "it is no library");
+  const std::uint64_t sections = std::uint64_t{header.e_shnum} * header.e_shentsize;
+  if (header.e_shoff > source.size() || sections > source.size() - header.e_shoff) {
+    return damaged(file, "it is cut short");
+  }
+  return {};
+}
+
 Result<Module> open_module(const std::filesystem::path& file) {
+  RETURN_IF_ERROR(check_whole(file));
   Module module(::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL));
   if (module) return module;
   const char* const reason = ::dlerror();  // NOLINT(concurrency-mt-unsafe): it is the thread's own
-  return fail(ErrorCode::kCorrupt,
-              fmt::format("{} can't be loaded ({}); unpack the portable directory again, whole",
-                          file.string(), reason == nullptr ? "no reason given" : reason));
+  return damaged(file, reason == nullptr ? "no reason given" : reason);
 }
 
 template <typename Function>
