@@ -90,13 +90,13 @@ Result<std::string> download_line(const DownloadOffer& offer) {
                 "no line can be made: this machine has no address that others could reach");
   }
   return fmt::format(
-      "sh -c 'd=~/.local/lib/salvage-{folder}; mkdir -p ~/.local/bin $d && cd $d && "
+      "sh -c 'd=~/.local/lib/salvage-{folder}; mkdir -p ~/.local/bin \"$d\" && cd \"$d\" && "
       "rm -f salvage.tar.gz && l=\"{places}\" && for a in $l $l; do "
       "curl -gfkC - --noproxy \"*\" --connect-timeout 5 --retry 3 --pinnedpubkey {pin} "
       "-o salvage.tar.gz https://$a{path} && break; done && "
       "echo \"{sha256}  salvage.tar.gz\" | sha256sum -c && "
-      "tar -xzf salvage.tar.gz --strip-components=1 && ln -sf $d/bin/salvage ~/.local/bin/salvage "
-      "&& exec bin/salvage join {code}'",
+      "tar -xzf salvage.tar.gz --strip-components=1 && "
+      "ln -sf \"$d/bin/salvage\" ~/.local/bin/salvage && exec bin/salvage join {code}'",
       fmt::arg("folder", offer.archive_sha256.substr(0, kFolderDigits)),
       fmt::arg("places", fmt::format("{}", fmt::join(offer.places, " "))), fmt::arg("pin", pin),
       fmt::arg("path", to_string(offer.path)), fmt::arg("sha256", offer.archive_sha256),

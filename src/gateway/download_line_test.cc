@@ -11,6 +11,7 @@
 #include <optional>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -126,14 +127,15 @@ class Shell : public ::testing::Test {
     auto folder = RunFolder::create();
     ASSERT_TRUE(folder);
     folder_.emplace(std::move(*folder));
+    std::filesystem::create_directories(home());
     program("curl",
-            "echo \"$*\" >>$HOME/asked\n"
-            "[ $(wc -l <$HOME/asked) -gt $(cat $HOME/failures) ] || exit 7\n"
-            "cat $HOME/served >salvage.tar.gz\n");
+            "echo \"$*\" >>\"$HOME/asked\"\n"
+            "[ $(wc -l <\"$HOME/asked\") -gt $(cat \"$HOME/failures\") ] || exit 7\n"
+            "cat \"$HOME/served\" >salvage.tar.gz\n");
     write("failures", "0\n");
     // The archive: a folder whose program writes down how it was called.
     std::filesystem::create_directories(home() / "pack/salvage/bin");
-    write("pack/salvage/bin/salvage", "#!/bin/sh\necho \"$0 $*\" >$HOME/ran\n");
+    write("pack/salvage/bin/salvage", "#!/bin/sh\necho \"$0 $*\" >\"$HOME/ran\"\n");
     std::filesystem::permissions(home() / "pack/salvage/bin/salvage",
                                  std::filesystem::perms::owner_all);
     ASSERT_EQ(run("tar -C pack -czf served salvage"), 0);
@@ -141,7 +143,8 @@ class Shell : public ::testing::Test {
     digest.update(contents(home() / "served"));
     sha256_ = digest.hex();
   }
-  std::filesystem::path home() const { return std::filesystem::path(folder_->path()); }
+  // With a blank, as some have it.
+  std::filesystem::path home() const { return std::filesystem::path(folder_->path()) / "my home"; }
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(home() / name) << text;
   }
@@ -152,9 +155,9 @@ class Shell : public ::testing::Test {
   }
   int run(const std::string& command) const {
     write("script", command + "\n");
-    const std::string call = "cd " + home().string() + " && env HOME=" + home().string() +
-                             " PATH=" + (home() / "tools").string() +
-                             ":/usr/bin:/bin sh script >out 2>&1";
+    const std::string call =
+        fmt::format("cd '{0}' && env HOME='{0}' PATH='{0}/tools:/usr/bin:/bin' sh script >out 2>&1",
+                    home().string());
     return std::system(call.c_str());  // NOLINT(concurrency-mt-unsafe,cert-env33-c)
   }
   int run_line() const {
@@ -201,7 +204,7 @@ TEST_F(Shell, nothing_runs_if_nothing_could_be_fetched) {
 }
 
 TEST_F(Shell, nothing_is_unpacked_if_the_archive_is_another_one) {
-  write("pack/salvage/bin/salvage", "#!/bin/sh\necho owned >$HOME/ran\n");
+  write("pack/salvage/bin/salvage", "#!/bin/sh\necho owned >\"$HOME/ran\"\n");
   ASSERT_EQ(run("tar -C pack -czf served salvage"), 0);
   EXPECT_NE(run_line(), 0);
   EXPECT_THAT(contents(home() / "out"), HasSubstr("salvage.tar.gz: FAILED"));

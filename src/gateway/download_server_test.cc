@@ -140,7 +140,12 @@ class Download : public ::testing::Test {
                                            ++asked_;
                                            return open_ && invite == kInvite && token == kToken;
                                          },
-                                     .clock = &clock_});
+                                     .clock = &clock_,
+                                     .served =
+                                         [this](const std::string& peer, std::uint64_t bytes) {
+                                           MutexLock lock(log_mutex_);
+                                           served_ += fmt::format("{} {}\n", peer, bytes);
+                                         }});
   }
   void TearDown() override {
     server_.reset();
@@ -198,6 +203,7 @@ class Download : public ::testing::Test {
   std::atomic<int> asked_ = 0;
   Mutex log_mutex_;
   std::string log_ GUARDED_BY(log_mutex_);
+  std::string served_ GUARDED_BY(log_mutex_);
   std::vector<int> ours_;
   std::unique_ptr<DownloadServer> server_;
 };

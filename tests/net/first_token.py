@@ -48,8 +48,8 @@ class Steps:
 
 
 def is_clean(root):
-    found = [path for pattern in ("*salvage*", "*gcc*", "cc", "c++", "clang*", "python3*", "ld", "*llama*")
-             for path in root.path.rglob(pattern)]
+    foreign = ("*salvage*", "*llama*", "*ggml*", "gcc*", "g++*", "cc", "cc1*", "c++*", "clang*", "ld", "python*")
+    found = [path for pattern in foreign for path in root.path.rglob(pattern)]
     check(not found, f"the root isn't clean: {found}")
 
 
@@ -85,7 +85,8 @@ def first_token(first, second):
     joining = second.run(line, "line")
     is_online(first, joining, 2)
     steps.done("the second machine has fetched, checked and joined")
-    salvage(first, "load model.gguf --split 15,15")
+    # A thread each: the two machines have the same cores, and more threads would wait for one another.
+    salvage(first, "load model.gguf --split 15,15 --threads 1")
     steps.done("the model is loaded over both")
     answer = json.loads(salvage(first, f"run model.gguf '{PROMPT}' -n 1 --temp 0 --json"))
     steps.done(f"first token: {answer['text']!r} over {answer['nodes']}")
