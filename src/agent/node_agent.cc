@@ -270,7 +270,10 @@ StageEvents NodeAgent::events_for(const wire::StartStage& order) {
   };
   events.progress = [this, epoch](const wire::Progress& said) { (void)link_->send(said, epoch); };
   events.loaded = [this, epoch](const wire::StageLoaded& said) { (void)link_->send(said, epoch); };
-  events.failed = [this, epoch](const wire::StageFailed& said) { (void)link_->send(said, epoch); };
+  events.failed = [this, epoch](const wire::StageFailed& said) {
+    (void)link_->send(events_.status());  // what is free now counts for the next try
+    (void)link_->send(said, epoch);
+  };
   events.stats = [this, key](const wire::Stats& stats) { take_stats(key, stats); };
   return events;
 }

@@ -35,23 +35,48 @@ StageIndex index_of(std::size_t stage) {
 }  // namespace
 
 void Service::act(Entry& entry, Actions actions) {
+  ++acting_;
   for (const auto& action : actions) {
     std::visit([&](const auto& one) { act_on(entry, one); }, action);
   }
+  --acting_;
+  while (acting_ == 0 && !later_.empty()) {
+    const auto event = std::move(later_.front());
+    later_.pop_front();
+    event();
+  }
+}
+
+// What comes of carrying out an action is an event of its own, and comes when all actions are done.
+void Service::later(const Entry& entry, DeploymentEvent event) {
+  later_.push_back([this, model = entry.deployment.status().model, event = std::move(event)] {
+    const auto found = entries_.find(model);
+    if (found != entries_.end()) act(*found->second, event(found->second->deployment));
+  });
 }
 
 // --- placing -------------------------------------------------------------------------------------
 
 void Service::act_on(Entry& entry, const cluster::MakePlan& action) {
-  auto placement = make_placement(entry, action);
-  if (!placement) return act(entry, entry.deployment.plan_failed(placement.error()));
-  const auto epoch = parts_.state.next(state::Counter::kPlanEpoch);
-  if (!epoch) return act(entry, entry.deployment.plan_failed(epoch.error()));
-  auto token = random_hex(kTokenBytes);
-  if (!token) return act(entry, entry.deployment.plan_failed(token.error()));
+  auto plan = make_plan(entry, action);
+  if (!plan) {
+    return later(entry, [error = plan.error()](cluster::Deployment& deployment) {
+      return deployment.plan_failed(error);
+    });
+  }
   forget_epoch(entry);
-  entry.token = std::move(*token);
-  act(entry, entry.deployment.planned(PlanEpoch{*epoch}, std::move(*placement)));
+  entry.token = plan->token;
+  later(entry, [plan = std::move(*plan)](cluster::Deployment& deployment) {
+    return deployment.planned(plan.epoch, plan.placement);
+  });
+}
+
+Result<Service::Plan> Service::make_plan(const Entry& entry, const cluster::MakePlan& action) {
+  Plan plan;
+  ASSIGN_OR_RETURN(plan.placement, make_placement(entry, action));
+  ASSIGN_OR_RETURN(plan.epoch.value, parts_.state.next(state::Counter::kPlanEpoch));
+  ASSIGN_OR_RETURN(plan.token, random_hex(kTokenBytes));
+  return plan;
 }
 
 Result<planner::Placement> Service::make_placement(const Entry& entry,
@@ -111,8 +136,9 @@ void Service::act_on(Entry& entry, const cluster::FetchLayers& action) {
   wire::FetchOrder order = fetch_order(entry.deployment.status().model, action.layers);
   order.epoch = action.epoch.value;
   if (send_to(action.node, order, action.epoch)) return;
-  act(entry,
-      entry.deployment.fetch_failed({action.epoch, action.stage}, "the node can't be reached"));
+  later(entry, [stage = cluster::StageRef{action.epoch, action.stage}](auto& deployment) {
+    return deployment.fetch_failed(stage, "the node can't be reached");
+  });
 }
 
 // --- starting and loading ------------------------------------------------------------------------
@@ -130,8 +156,9 @@ void Service::act_on(Entry& entry, const cluster::StartWorker& action) {
                                .token = entry.token,
                                .remote = before != action.node};
   if (send_to(action.node, order, action.epoch)) return;
-  act(entry, entry.deployment.stage_failed({action.epoch, action.stage},
-                                           {"the node can't be reached", ""}));
+  later(entry, [stage = cluster::StageRef{action.epoch, action.stage}](auto& deployment) {
+    return deployment.stage_failed(stage, {"the node can't be reached", ""});
+  });
 }
 
 void Service::act_on(Entry& entry, const cluster::LoadStage& action) {
@@ -142,7 +169,9 @@ void Service::act_on(Entry& entry, const cluster::LoadStage& action) {
   const auto order = load_order(entry, action.stage.value);
   if (order && send_to(action.node, *order, action.epoch)) return;
   const std::string why = order ? "the node can't be reached" : order.error().message();
-  act(entry, entry.deployment.stage_failed({action.epoch, action.stage}, {why, ""}));
+  later(entry, [stage = cluster::StageRef{action.epoch, action.stage}, why](auto& deployment) {
+    return deployment.stage_failed(stage, {why, ""});
+  });
 }
 
 Result<wire::LoadStage> Service::load_order(const Entry& entry, std::uint32_t stage) const {
@@ -218,17 +247,18 @@ void Service::open_results(const Entry& entry, PlanEpoch epoch, const NodeId& la
 
 void Service::act_on(Entry& entry, const cluster::ConnectPipeline& action) {
   auto order = pipeline_order(entry);
-  if (!order) {
-    return act(entry, entry.deployment.link_failed(action.epoch, order.error().message()));
-  }
   std::optional<ResultsDoor> door;
   {
     MutexLock lock(mutex_);
     const auto found = results_.find(action.epoch);
     if (found != results_.end()) door = found->second;
   }
-  if (!door) return act(entry, entry.deployment.link_failed(action.epoch, "no door for results"));
-  connect(entry.deployment.status().model, std::move(*order), *door);
+  if (order && door) {
+    return connect(entry.deployment.status().model, std::move(*order), *door);
+  }
+  later(entry,
+        [epoch = action.epoch, why = order ? "no results are expected" : order.error().message()](
+            auto& deployment) { return deployment.link_failed(epoch, why); });
 }
 
 Result<PipelineOrder> Service::pipeline_order(Entry& entry) {

@@ -81,6 +81,7 @@ ErrorCode error_code_of(cluster::RefusalCode code) {
 
 Result<void> Service::restore_members() {
   cluster::MembershipStart start;
+  start.self = options_.self;
   ASSIGN_OR_RETURN(start.view_version,
                    parts_.state.reserve(state::Counter::kViewVersion, kViewVersions));
   ASSIGN_OR_RETURN(auto rows, parts_.state.members());
@@ -254,7 +255,7 @@ wire::ClusterView Service::wire_view(const cluster::ClusterView& view) const {
                               .addresses = {}};
     for (const cluster::NodeAddress& address : member.facts.addresses) {
       record.addresses.push_back(
-          {.endpoint = address.endpoint, .interface = {}, .link = address.link_type});
+          {address.endpoint, address.interface, address.link_type, address.speed_mbit});
     }
     wire.members.push_back(std::move(record));
   }

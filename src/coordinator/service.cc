@@ -1,5 +1,6 @@
 #include "coordinator/service.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -26,6 +27,7 @@ cluster::NodeFacts to_facts(const wire::NodeFacts& said, const wire::Hello& hell
     return bytes == 0 ? std::nullopt : std::optional<std::uint64_t>(bytes);
   };
   cluster::NodeFacts facts;
+  facts.instance = said.instance;
   facts.version = said.version;
   facts.llama_pin = hello.llama_pin;
   facts.kernel_fingerprint = said.kernel_fingerprint;
@@ -37,7 +39,8 @@ cluster::NodeFacts to_facts(const wire::NodeFacts& said, const wire::Hello& hell
   facts.memory_free_bytes = known(said.memory_available_bytes);
   facts.disk_free_bytes = known(said.disk_free_bytes);
   for (const wire::NodeAddress& address : said.addresses) {
-    facts.addresses.push_back({address.endpoint, address.link});
+    facts.addresses.push_back(
+        {address.endpoint, address.link, address.interface, address.speed_mbit});
   }
   return facts;
 }
@@ -98,7 +101,9 @@ void Service::tell(ClusterEvent event) const {
 void Service::tick() {
   const TimePoint now = parts_.clock.now();
   if (now >= next_membership_tick_) {
-    next_membership_tick_ = deadline_after(now, cluster::kTickPeriod);
+    // From when it was due, so that the loop's own rhythm doesn't stretch the periods.
+    next_membership_tick_ = std::max(next_membership_tick_, now - cluster::kTickPeriod);
+    next_membership_tick_ += cluster::kTickPeriod;
     act(membership_->tick(now));
   }
   for (auto& [model, entry] : entries_) act(*entry, entry->deployment.tick(now));

@@ -5,6 +5,8 @@
 // starting), stage_frames.cc (what stages say), models.cc, answers.cc.
 
 #include <atomic>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -125,7 +127,15 @@ class Service final : public Coordinator {
 
   // --- deploy.cc ---
   using Actions = cluster::DeploymentActions;
-  void act(Entry& entry, Actions actions);  // loop
+  using DeploymentEvent = std::function<Actions(cluster::Deployment&)>;
+  struct Plan {
+    PlanEpoch epoch;
+    planner::Placement placement;
+    std::string token;
+  };
+  void act(Entry& entry, Actions actions);                // loop
+  void later(const Entry& entry, DeploymentEvent event);  // loop
+  Result<Plan> make_plan(const Entry& entry, const cluster::MakePlan& action);
   void act_on(Entry& entry, const cluster::MakePlan& action);
   void act_on(Entry& entry, const cluster::FetchLayers& action);
   void act_on(Entry& entry, const cluster::StartWorker& action);
@@ -190,6 +200,8 @@ class Service final : public Coordinator {
   std::atomic<std::uint64_t> next_link_ = 1;
 
   // The loop's.
+  int acting_ = 0;                           // actions being carried out, nested
+  std::deque<std::function<void()>> later_;  // what came of them
   std::optional<cluster::Membership> membership_;
   cluster::Invites invites_;
   bool ended_ = false;  // links that come now are too late
