@@ -32,7 +32,7 @@ Result<std::int64_t> parse_duration(const std::string& text) {
   if (unit.empty() || unit == "s") seconds = 1;
   if (unit == "m") seconds = 60;
   if (unit == "h") seconds = 3600;
-  if (unit == "d") seconds = 24 * 3600;
+  if (unit == "d") seconds = std::int64_t{24} * 3600;
   if (error != std::errc() || seconds == 0 || number <= 0 || number > 1'000'000) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("a time is written as 90s, 15m, 1h or 7d, not '{}'", text));

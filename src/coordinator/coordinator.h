@@ -63,7 +63,7 @@ struct Parts {
 
 struct InviteOptions {
   std::uint32_t uses = 1;
-  std::int64_t ttl_ms = 3600 * 1000;
+  std::int64_t ttl_ms = std::int64_t{3600} * 1000;
   bool ephemeral = false;
   std::string label;
   std::vector<identity::JoinAddress> addresses;  // of this machine, best first
