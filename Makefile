@@ -16,7 +16,7 @@ SALVAGE := build/release/bin/salvage
 # Always the likeliest token, so that the answer is the same each time.
 DEMO := --stages 3 --chat -n 96 --temp 0
 
-.PHONY: help demo demo-zh build install dist model test unit conformance reference bench-peers fuzz format tidy clean
+.PHONY: help demo demo-zh build install dist model test unit e2e conformance reference bench-peers fuzz format tidy clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -54,6 +54,10 @@ unit: ## the fast tests only
 	@tools/install_deps.sh test
 	tools/build.sh dev all
 	ctest --preset unit
+
+e2e: ## real processes and models, and machines in network namespaces (needs root)
+	@tools/install_deps.sh test
+	tools/run_tests.sh models e2e net
 
 conformance: ## every architecture, every cut, bit for bit; writes docs/reference/architectures.md
 	@tools/install_deps.sh test
