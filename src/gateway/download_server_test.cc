@@ -197,7 +197,7 @@ class Download : public ::testing::Test {
 
   const std::string bytes_ = archive_text();
   const MemorySource archive_{bytes_};
-  const SteadyClock clock_;
+  const SteadyClock clock_{};
   Pairs pairs_;
   std::atomic<bool> open_ = true;
   std::atomic<int> asked_ = 0;
@@ -311,6 +311,8 @@ TEST_F(Download, the_log_knows_who_and_how_much_but_no_token) {
   EXPECT_THAT(
       log(), AllOf(HasSubstr("event=served"), HasSubstr("peer=somebody"), HasSubstr("bytes=100"),
                    HasSubstr("event=refused"), Not(HasSubstr(kToken)), Not(HasSubstr("ffeeddcc"))));
+  MutexLock lock(log_mutex_);
+  EXPECT_EQ(served_, "somebody 100\n");
 }
 
 }  // namespace
