@@ -134,6 +134,9 @@ stage_dist() {
   SALVAGE_DIST=$(tools/dist.sh folder) SALVAGE_SYSROOT=$(tools/dist_sysroot.sh) \
     SALVAGE_LIBC_PACKAGE=$(tools/dist_sysroot.sh libc) SALVAGE_BINARY=$PWD/build/dev/bin/salvage \
     SALVAGE_MODEL_SMOLLM2=$(tools/model.sh smollm2) python3 -B tests/dist/dist_test.py
+  # From nothing to the first token of two machines.
+  SALVAGE_ARCHIVE=$(echo "$PWD"/build/dist/out/salvage-*.tar.gz) \
+    SALVAGE_MODEL_SMOLLM2=$(tools/model.sh smollm2) python3 -B tests/net/first_token.py
 }
 
 stage_docs() {
