@@ -28,13 +28,29 @@ Result<std::uint16_t> port_of(const std::string& endpoint) {
   return parsed.port;
 }
 
+// The layers of a model whose pieces are among `has`, as ranges.
+std::vector<LayerRange> layers_among(std::span<const model::PieceEntry> pieces,
+                                     const std::set<PieceDigest>& has) {
+  std::vector<LayerRange> ranges;
+  std::uint32_t layer = 0;
+  for (const model::PieceEntry& piece : pieces) {
+    if (!piece.name.starts_with("layer ")) continue;
+    if (has.contains(piece.digest)) {
+      if (ranges.empty() || ranges.back().end != layer) ranges.push_back({layer, layer});
+      ++ranges.back().end;
+    }
+    ++layer;
+  }
+  return ranges;
+}
+
 StageIndex index_of(std::size_t stage) {
   return {static_cast<std::uint32_t>(stage)};
 }
 
 }  // namespace
 
-void Service::act(Entry& entry, Actions actions) {
+void Service::act(Entry& entry, const Actions& actions) {
   ++acting_;
   for (const auto& action : actions) {
     std::visit([&](const auto& one) { act_on(entry, one); }, action);
@@ -112,20 +128,8 @@ planner::LayersByNode Service::held_layers(const ModelId& model) const {
   const auto entry = parts_.store.entry(model);
   if (!entry) return held;
   for (const NodeId& node : membership_->online()) {
-    const std::set<PieceDigest> has = pieces_of(node, model);
-    std::uint32_t layer = 0;
-    for (const model::PieceEntry& piece : entry->pieces) {
-      if (!piece.name.starts_with("layer ")) continue;
-      if (has.contains(piece.digest)) {
-        auto& ranges = held[node];
-        if (!ranges.empty() && ranges.back().end == layer) {
-          ++ranges.back().end;
-        } else {
-          ranges.push_back({layer, layer + 1});
-        }
-      }
-      ++layer;
-    }
+    auto ranges = layers_among(entry->pieces, pieces_of(node, model));
+    if (!ranges.empty()) held[node] = std::move(ranges);
   }
   return held;
 }

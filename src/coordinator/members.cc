@@ -66,15 +66,8 @@ Error refused_code(cluster::RedeemOutcome outcome) {
 }
 
 ErrorCode error_code_of(cluster::RefusalCode code) {
-  switch (code) {
-    case cluster::RefusalCode::kAlreadyConnected:
-      return ErrorCode::kPermissionDenied;
-    case cluster::RefusalCode::kRemoved:
-      return ErrorCode::kPermissionDenied;
-    case cluster::RefusalCode::kUnknown:
-      return ErrorCode::kUnauthenticated;
-  }
-  return ErrorCode::kInternal;
+  const bool unknown = code == cluster::RefusalCode::kUnknown;
+  return unknown ? ErrorCode::kUnauthenticated : ErrorCode::kPermissionDenied;
 }
 
 }  // namespace
@@ -171,7 +164,7 @@ Result<wire::JoinReply> Service::redeem(const wire::JoinRequest& request,
                         .cluster_name = options_.cluster_name,
                         .name = joined->name,
                         .ephemeral = redeemed.ephemeral};
-  act(std::move(joined->actions));
+  act(joined->actions);
   tell({.code = "node_joined", .node = reply.name, .model = {}, .state = {}, .detail = {}});
   return reply;
 }
@@ -265,7 +258,7 @@ wire::ClusterView Service::wire_view(const cluster::ClusterView& view) const {
   return wire;
 }
 
-void Service::act(cluster::MembershipActions actions) {
+void Service::act(const cluster::MembershipActions& actions) {
   for (const auto& action : actions) {
     std::visit([this](const auto& one) { act_on(one); }, action);
   }
@@ -370,7 +363,7 @@ Result<void> Service::take_member_request(const SessionPtr& session,
     reply.error = actions.error().message();
   }
   (void)session->send(reply);
-  if (actions) act(std::move(*actions));
+  if (actions) act(*actions);
   return {};
 }
 
@@ -419,7 +412,7 @@ Result<std::string> Service::rename(const std::string& node, const std::string& 
   const auto rename = [&]() -> Result<std::string> {
     ASSIGN_OR_RETURN(const NodeId id, membership_->resolve(node));
     ASSIGN_OR_RETURN(auto actions, membership_->rename(id, name));
-    act(std::move(actions));
+    act(actions);
     return membership_->find(id)->name;
   };
   return loop_.call(rename, Result<std::string>(fail(ErrorCode::kUnavailable, "shutting down")));
@@ -433,7 +426,7 @@ Result<void> Service::remove(const std::string& node) {
                   "this is the coordinator's own machine; it can't be removed");
     }
     ASSIGN_OR_RETURN(auto actions, membership_->remove(id));
-    act(std::move(actions));
+    act(actions);
     tell({.code = "node_removed", .node = node, .model = {}, .state = {}, .detail = {}});
     return {};
   };

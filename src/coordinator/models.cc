@@ -14,6 +14,41 @@ namespace {
 
 constexpr std::uint32_t kContextDefault = 4096;
 
+StageInfo stage_info(const cluster::StageStatus& status, const Entry::Stage& known) {
+  StageInfo info;
+  info.status = status;
+  info.counters = known.counters;
+  if (!known.loaded) return info;
+  const wire::StageLoaded& loaded = *known.loaded;
+  info.weights_bytes = loaded.weights_bytes;
+  info.kv_cache_bytes = loaded.kv_cache_bytes;
+  info.compute_bytes = loaded.compute_bytes;
+  info.kernel_fingerprint = loaded.kernel_fingerprint;
+  info.self_checked = loaded.self_checked;
+  info.exact = loaded.exact;
+  info.inexact_condition = loaded.inexact_condition;
+  info.pid = loaded.pid;
+  return info;
+}
+
+// Why the answers of these stages are not promised to be one machine's, bit for bit.
+void add_exact_conditions(const std::vector<StageInfo>& stages,
+                          std::vector<std::string>& conditions) {
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const StageInfo& stage = stages[i];
+    const std::string& name = stage.status.placed.name;
+    if (stage.kernel_fingerprint.empty()) continue;  // not loaded yet
+    if (!stage.self_checked || !stage.exact) {
+      conditions.push_back(
+          fmt::format("stage {} on {}: {}", i, name,
+                      stage.self_checked ? stage.inexact_condition : "was not checked"));
+    }
+    if (stage.kernel_fingerprint != stages.front().kernel_fingerprint) {
+      conditions.push_back(fmt::format("{} has other kernels than the first stage", name));
+    }
+  }
+}
+
 Error shutting_down() {
   return {ErrorCode::kUnavailable, "the coordinator is shutting down"};
 }
@@ -189,39 +224,15 @@ DeploymentInfo Service::info_of(const Entry& entry) const {
   const cluster::DeploymentOptions& wish = entry.deployment.record().options;
   info.context = wish.context_per_sequence;
   if (entry.pipeline) info.requests_running = entry.pipeline->running();
-  if (wish.hidden_type != "f32" && info.status.stages.size() > 1) {
+  for (std::size_t i = 0; i < info.status.stages.size(); ++i) {
+    const auto known = entry.stages.find(StageIndex{static_cast<std::uint32_t>(i)});
+    info.stages.push_back(stage_info(info.status.stages[i],
+                                     known == entry.stages.end() ? Entry::Stage{} : known->second));
+  }
+  if (wish.hidden_type != "f32" && info.stages.size() > 1) {
     info.exact_conditions.push_back(fmt::format("hidden states travel as {}", wish.hidden_type));
   }
-  std::string kernels;
-  for (std::size_t i = 0; i < info.status.stages.size(); ++i) {
-    StageInfo stage;
-    stage.status = info.status.stages[i];
-    const auto known = entry.stages.find(StageIndex{static_cast<std::uint32_t>(i)});
-    if (known != entry.stages.end()) {
-      stage.counters = known->second.counters;
-      if (const auto& loaded = known->second.loaded) {
-        stage.weights_bytes = loaded->weights_bytes;
-        stage.kv_cache_bytes = loaded->kv_cache_bytes;
-        stage.compute_bytes = loaded->compute_bytes;
-        stage.kernel_fingerprint = loaded->kernel_fingerprint;
-        stage.self_checked = loaded->self_checked;
-        stage.exact = loaded->exact;
-        stage.inexact_condition = loaded->inexact_condition;
-        stage.pid = loaded->pid;
-        if (!loaded->self_checked || !loaded->exact) {
-          info.exact_conditions.push_back(
-              fmt::format("stage {} on {}: {}", i, stage.status.placed.name,
-                          loaded->self_checked ? loaded->inexact_condition : "was not checked"));
-        }
-        if (kernels.empty()) kernels = loaded->kernel_fingerprint;
-        if (kernels != loaded->kernel_fingerprint) {
-          info.exact_conditions.push_back(
-              fmt::format("{} has other kernels than the first stage", stage.status.placed.name));
-        }
-      }
-    }
-    info.stages.push_back(std::move(stage));
-  }
+  add_exact_conditions(info.stages, info.exact_conditions);
   return info;
 }
 

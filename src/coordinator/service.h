@@ -109,7 +109,7 @@ class Service final : public Coordinator {
                        const transport::PeerIdentity& peer);  // loop
   Result<wire::JoinReply> redeem(const wire::JoinRequest& request,
                                  const transport::PeerIdentity& peer);  // loop
-  void act(cluster::MembershipActions actions);                         // loop
+  void act(const cluster::MembershipActions& actions);                  // loop
   void act_on(const cluster::AcceptLink& action);
   void act_on(const cluster::RefuseLink& action);
   void act_on(const cluster::CloseLink& action);
@@ -133,7 +133,7 @@ class Service final : public Coordinator {
     planner::Placement placement;
     std::string token;
   };
-  void act(Entry& entry, Actions actions);                // loop
+  void act(Entry& entry, const Actions& actions);         // loop
   void later(const Entry& entry, DeploymentEvent event);  // loop
   Result<Plan> make_plan(const Entry& entry, const cluster::MakePlan& action);
   void act_on(Entry& entry, const cluster::MakePlan& action);

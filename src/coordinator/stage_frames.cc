@@ -2,13 +2,10 @@
 
 #include <utility>
 
-#include "base/log.h"
 #include "coordinator/service.h"
 
 namespace salvage::coordinator {
 namespace {
-
-constexpr Logger kLog("stages");
 
 // "phase: last words" of a worker's message stand behind "its last words: " (agent/worker_link.cc).
 cluster::StageFailure to_failure(const std::string& message) {
