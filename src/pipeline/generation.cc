@@ -9,8 +9,8 @@
 
 #include "base/bounded_queue.h"
 #include "base/utf8.h"
-#include "wire/xxh3.h"
 #include "pipeline/stop_filter.h"
+#include "wire/xxh3.h"
 
 namespace salvage::pipeline {
 namespace {

@@ -20,7 +20,7 @@ struct GenerationOptions {
   std::uint32_t tokens_max = 256;
   engine::SamplingOptions sampling;
   std::vector<std::string> stop;
-  bool ignore_end = false;  // go on behind the model's end token: for measuring
+  bool ignore_end = false;   // go on behind the model's end token: for measuring
   bool hash_logits = false;  // of every row, prompt included; all of them travel then
 };
 

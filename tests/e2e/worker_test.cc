@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "agent/worker_link.h"
+#include "agent/worker_secret.h"
 #include "base/clock.h"
 #include "base/process.h"
 #include "base/random.h"
@@ -20,7 +21,7 @@
 #include "pipeline/handshake.h"
 #include "transport/endpoint.h"
 #include "transport/tcp/local_transport.h"
-#include "wire/control.h"
+#include "wire/cluster.h"
 
 namespace salvage::e2e {
 namespace {
@@ -64,7 +65,7 @@ class Worker : public testing::Test {
     ASSERT_TRUE(token);
     token_ = *token;
     auto child = Child::spawn({.arguments = {SALVAGE_BINARY, "stage", "--listen", "unix:" + path_},
-                               .secret_line = token_});
+                               .secret_line = agent::encode_worker_secret({.token = token_})});
     ASSERT_TRUE(child) << child.error().message();
     child_.push_back(std::move(*child));
     const TimePoint deadline = deadline_after(clock_.now(), seconds(30));
@@ -87,6 +88,9 @@ class Worker : public testing::Test {
     ASSERT_TRUE(link) << link.error().message();
     pipeline::ControlLink control(*link->connection);
     const TimePoint deadline = deadline_after(clock_.now(), seconds(20));
+    const auto listening = control.expect<wire::StageListening>(deadline);
+    ASSERT_TRUE(listening) << listening.error().message();
+    EXPECT_EQ(listening->local_endpoint, "unix:" + path_);
     ASSERT_TRUE(control.send(wire::Ping{.nonce = 7}, deadline));
     const auto pong = control.expect<wire::Pong>(deadline);
     ASSERT_TRUE(pong) << pong.error().message();
@@ -153,6 +157,7 @@ TEST_F(Worker, closes_the_link_of_a_second_coordinator) {
   ASSERT_TRUE(first) << first.error().message();
   pipeline::ControlLink control(*first->connection);
   const TimePoint deadline = deadline_after(clock_.now(), seconds(10));
+  ASSERT_TRUE(control.expect<wire::StageListening>(deadline));
   ASSERT_TRUE(control.send(wire::Ping{.nonce = 1}, deadline));
   ASSERT_TRUE(control.expect<wire::Pong>(deadline));
   auto second = introduce(token_, kPin);
@@ -185,6 +190,8 @@ TEST(WorkerLink, a_parent_that_was_stopped_does_not_blame_its_workers) {
        .endpoint = "unix:" + folder->path() + "/stage.sock",
        .stage_index = 0,
        .hello = {.llama_pin = kPin, .kernel_fingerprint = {}, .auth_token = *token},
+       .secret = agent::encode_worker_secret({.token = *token}),
+       .arguments = {},
        .progress = {}},
       *transport, clock);
   ASSERT_TRUE(link) << link.error().message();
