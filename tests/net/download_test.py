@@ -10,12 +10,18 @@ probes.py as the strangers; the archive is the program of this build, packed as 
 
 Environment: SALVAGE_BINARY, and SALVAGE_MODEL_SMOLLM2 as for cluster_test.py.
 """
+import atexit
+import functools
 import json
 import os
+import pathlib
 import re
+import shutil
 import signal
+import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 import traceback
 
@@ -42,14 +48,23 @@ def check(condition, message):
         raise AssertionError(message)
 
 
+@functools.cache
+def packed():
+    """The program of this build as an archive, without what debuggers want; for the whole run."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="salvage-download-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    subprocess.run(["strip", "-o", str(folder / "salvage"), BINARY], check=True)
+    with tarfile.open(folder / "portable.tar.gz", "w:gz", compresslevel=1) as pack:
+        pack.add(folder / "salvage", "salvage/bin/salvage")
+    return folder / "portable.tar.gz"
+
+
 class Scene(Cluster):
     """A coordinator with an archive, and machines that have nothing."""
 
     def __init__(self, host_count=2):
         super().__init__(host_count)
-        self.archive = self.net.folder / "portable.tar.gz"
-        with tarfile.open(self.archive, "w:gz", compresslevel=1) as pack:
-            pack.add(BINARY, "salvage/bin/salvage")
+        self.archive = packed()
         self.first, *self.others = self.machines
 
     def up(self, *arguments):
@@ -241,6 +256,7 @@ def main(names):
     unknown = [name for name in names if name not in TESTS]
     if unknown:
         sys.exit(f"error: no test {', '.join(unknown)}; there are: {', '.join(TESTS)}")
+    packed()  # not on the time of the first test
     try:
         failed = [name for name in names or TESTS if not run(name)]
     except Unavailable as error:
