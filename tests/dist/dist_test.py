@@ -24,6 +24,9 @@ PROMPT = "The capital of France is"
 # A thread a stage: what is compared doesn't depend on it, and qemu's threads cost more than they give.
 RUN = ["--local", "--threads", "1", "--ctx", "256", "--temp", "0", "--json"]
 TOKENS = 32
+# Kernels for other instructions round otherwise: all answers of this model begin with the same 14
+# tokens, and the whole ones need not be equal.
+TOKENS_ALIKE = 8
 TOKENS_EMULATED = 3
 INSIDE = "/opt/salvage/bin/salvage"
 
@@ -52,11 +55,8 @@ def variant_of(answer):
 
 
 def on_this_machine(binary, tokens=TOKENS, stages=1):
-    done = machines.run([str(binary), "run", str(old.model), PROMPT, *RUN, "-n", str(tokens),
-                         "--stages", str(stages)],
-                        {"PATH": os.environ["PATH"], "HOME": str(old.path / "tmp"),
-                         "SALVAGE_CACHE": str(old.path / "tmp" / "cache")}, machines.WAIT_S)
-    return done
+    return machines.run([str(binary), "run", str(old.model), PROMPT, *RUN, "-n", str(tokens),
+                         "--stages", str(stages)], old.environment(), machines.WAIT_S)
 
 
 class Test(unittest.TestCase):
@@ -133,18 +133,19 @@ class Processors(Test):
     def test_haswell_takes_haswell(self):
         self.expect("Haswell", "haswell", "fma")
 
-    def test_every_variant_that_this_processor_runs_gives_the_same_answer(self):
-        wanted = self.answer(on_this_machine(NATIVE))["token_ids"]
+    def test_with_every_variant_that_this_processor_runs_the_answer_begins_alike(self):
+        wanted = self.answer(on_this_machine(NATIVE, TOKENS_ALIKE))["token_ids"]
         ran = []
         for variant in variants():
             with self.subTest(variant=variant):
-                done = on_this_machine(self.copy(variant))
+                done = on_this_machine(self.copy(variant), TOKENS_ALIKE)
                 if done.code != 0:
                     self.assert_complains(done, "none of the 1 CPU variants", "runs on this machine's CPU")
                     continue
                 answer = self.answer(done)
                 self.assertEqual(variant_of(answer), variant)
                 self.assertEqual(answer["token_ids"], wanted)
+                self.assertTrue(answer["exact"], answer["exact_conditions"])
                 ran.append(variant)
         self.assertIn("x64", ran)
         self.assertIn("sse42", ran)
@@ -174,7 +175,8 @@ class Damage(Test):
         trap.mkdir(exist_ok=True)
         shutil.copy2(DIST / "bin" / "libggml-cpu-x64.so", trap)
         done = subprocess.run([str(program), "run", str(old.model), PROMPT, *RUN], cwd=trap, check=False,
-                              capture_output=True, timeout=machines.WAIT_S, stdin=subprocess.DEVNULL)
+                              capture_output=True, timeout=machines.WAIT_S, stdin=subprocess.DEVNULL,
+                              env=old.environment())
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"libggml-cpu-*.so", done.stderr)
 

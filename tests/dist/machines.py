@@ -74,15 +74,18 @@ class OldRoot:
                     *map(str, command)],
                    {"PATH": os.environ["PATH"], "HOME": "/tmp", "SALVAGE_CACHE": "/tmp/cache"}, timeout)
 
+    def environment(self):
+        """For what runs on this machine: everything that it writes is in the root's tmp."""
+        scratch = str(self.path / "tmp")
+        return {"PATH": os.environ["PATH"], "HOME": scratch, "SALVAGE_CACHE": scratch + "/cache",
+                "XDG_RUNTIME_DIR": scratch}
+
     def run_as(self, processor, program, *arguments, timeout=QEMU_WAIT_S):
         """On another processor, with this root's C library. Paths are those of this machine."""
         command = [QEMU, "-cpu", processor, "-L", str(self.path), "-E", f"LD_PRELOAD={self._through_qemu()}",
                    str(program), *map(str, arguments)]
-        return run(command,
-                   {"PATH": os.environ["PATH"], "HOME": str(self.path / "tmp"),
-                    "SALVAGE_CACHE": str(self.path / "tmp" / "cache"),
-                    "DIST_QEMU": shutil.which(QEMU), "DIST_QEMU_CPU": processor,
-                    "DIST_QEMU_ROOT": str(self.path)}, timeout)
+        return run(command, {**self.environment(), "DIST_QEMU": shutil.which(QEMU),
+                             "DIST_QEMU_CPU": processor, "DIST_QEMU_ROOT": str(self.path)}, timeout)
 
     def _through_qemu(self):
         if self._preload is None:
