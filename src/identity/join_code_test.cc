@@ -155,5 +155,18 @@ TEST(InviteSecret, each_is_new_and_only_its_hash_is_needed_to_know_it_again) {
   EXPECT_FALSE(secret_matches(one->secret, ""));
 }
 
+TEST(DownloadToken, follows_from_the_secret_and_is_of_no_other_use) {
+  const std::string secret = make_invite_secret()->secret;
+  const std::string token = download_token(secret_hash(secret));
+  EXPECT_EQ(token.size(), 32U);
+  EXPECT_EQ(token.find_first_not_of("0123456789abcdef"), std::string::npos);
+  EXPECT_EQ(download_token(secret_hash(secret)), token);
+  EXPECT_NE(download_token(secret_hash(make_invite_secret()->secret)), token);
+  // Neither the secret, nor what is compared with the secret's hash.
+  EXPECT_NE(token, secret);
+  EXPECT_FALSE(secret_matches(token, secret_hash(secret)));
+  EXPECT_EQ(secret_hash(secret).find(token), std::string::npos);
+}
+
 }  // namespace
 }  // namespace salvage::identity
