@@ -50,7 +50,7 @@ class Steps:
 def is_clean(root):
     foreign = ("*salvage*", "*llama*", "*ggml*", "gcc*", "g++*", "cc", "cc1*", "c++*", "clang*", "ld",
                "python*")
-    found = [path for pattern in foreign for path in root.path.rglob(pattern)]
+    found = [path for pattern in foreign for path in root.path.rglob(pattern) if path.is_file()]
     check(not found, f"the root isn't clean: {found}")
 
 
