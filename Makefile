@@ -19,7 +19,7 @@ DEMO := --stages 3 --chat -n 96 --temp 0
 .PHONY: help demo demo-zh build install dist model test unit e2e conformance reference bench-peers fuzz format tidy clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 demo: build ## a small model over three stage processes on this machine
 	@tools/install_deps.sh model

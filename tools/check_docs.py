@@ -29,7 +29,7 @@ def code_of(text):
 
 
 def check_make(name, code, targets):
-    for target in re.findall(r"(?:^|\s)make ([a-z][a-z-]*)", code):
+    for target in re.findall(r"(?:^|\s)make ([a-z][a-z0-9-]*)", code):
         if target not in targets:
             yield f"{name}: `make {target}` isn't in the Makefile"
     for tool in re.findall(r"(?<![\w/])tools/[\w./]+\w", code):
@@ -76,7 +76,7 @@ def main():
     binary = pathlib.Path(sys.argv[1]) / "bin" / "salvage"
     if not binary.exists():
         sys.exit(f"error: {binary} isn't built; run tools/build.sh dev all")
-    targets = set(re.findall(r"^([a-z][a-z-]*):", (REPO / "Makefile").read_text(), re.M))
+    targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (REPO / "Makefile").read_text(), re.M))
     all_pages, known, bad = pages(), {}, []
     for name, text in all_pages.items():
         code = code_of(text)
