@@ -150,8 +150,8 @@ def established(machine, others):
 
 @scenario(90)
 def codes_that_are_not_good():
-    with Cluster(2) as cluster:
-        first, second = cluster.machines
+    with Cluster(3) as cluster:
+        first, second, third = cluster.machines
         first.up()
         first.ready()
         code = first.invite()
