@@ -265,6 +265,8 @@ special() {
   need_tools
   make_cache_dir "$cache_dir"
   root=$(root_of "$(key "$sysroot_key" "$@" "${extra[@]}")")-$label
+  # A build with another key finds what this one compiled.
+  export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
   if [ ! -f "$root/complete" ] || [ -n "${SALVAGE_LLAMA_CPP_DIR:-}" ]; then
     take_lock "llama-$version"
     fetch
