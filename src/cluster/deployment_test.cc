@@ -407,6 +407,34 @@ TEST_F(DeploymentTest, a_split_becomes_pins_once_its_nodes_are_known) {
   EXPECT_EQ(persisted_.options.pins.at(node_of('b')).layers, (LayerRange{4, 8}));
 }
 
+TEST_F(DeploymentTest, pins_of_a_node_that_is_gone_for_good_bind_nobody) {
+  on(deployment_.load({.split = {4, 4, 4}}));
+  plan("abc");
+  carry_out(3);
+  ASSERT_EQ(deployment_.record().options.pins.size(), 3);
+  on(deployment_.node_lost(node_of('b'), "out of reach"));
+  EXPECT_EQ(deployment_.record().options.pins.size(), 3) << "it may come back";
+  on(deployment_.node_lost(node_of('b'), "it was removed", true));
+  EXPECT_TRUE(deployment_.record().options.pins.empty());
+  EXPECT_TRUE(persisted_.options.pins.empty());
+  stop_answered(epoch_);
+  ASSERT_EQ(all<MakePlan>().size(), 1);
+  EXPECT_TRUE(all<MakePlan>().front().options.pins.empty());
+}
+
+TEST_F(DeploymentTest, a_deployment_that_waits_for_a_pinned_node_goes_on_when_it_is_removed) {
+  on(deployment_.load({.split = {4, 4, 4}}));
+  plan("abc");
+  carry_out(3);
+  on(deployment_.node_lost(node_of('b'), "out of reach"));
+  stop_answered(epoch_);
+  on(deployment_.plan_failed(Error(ErrorCode::kUnavailable, "b has pinned layers")));
+  ASSERT_EQ(state(), DeploymentState::kWaiting);
+  on(deployment_.node_lost(node_of('b'), "it was removed", true));
+  pass(1);
+  EXPECT_EQ(all<MakePlan>().size(), 1);
+}
+
 TEST_F(DeploymentTest, unload_while_a_plan_is_being_made) {
   on(deployment_.load({}));
   on(deployment_.unload());
