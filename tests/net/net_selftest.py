@@ -239,7 +239,7 @@ class Faults(unittest.TestCase):
         faults.cut([first], [second], one_way=True)
         # Each hears itself, too.
         ears = [listening(first, "hear", "239.255.74.20", 7420, 5, 2),
-                listening(second, "hear", "239.255.74.20", 7420, 1.5)]
+                listening(second, "hear", "239.255.74.20", 7420, 6)]
         first.probe("shout", "239.255.74.20", 7420, "from first")
         second.probe("shout", "239.255.74.20", 7420, "from second")
         heard = [answer_of(ear.wait(10))["heard"] for ear in ears]
