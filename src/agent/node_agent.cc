@@ -217,7 +217,9 @@ Result<void> NodeAgent::request(const wire::MemberRequest& request, TimePoint de
 void NodeAgent::fetch(const wire::FetchOrder& order) {
   FetchJobEvents events;
   events.progress = [this](const wire::FetchProgress& progress) { (void)link_->send(progress); };
-  events.files = [this, order](const store::StageFiles& files) { remember_files(order, files); };
+  events.files = [this, epoch = PlanEpoch{order.epoch}](const store::StageFiles& files) {
+    remember_files(epoch, files);
+  };
   events.inventory = [this](const ModelId& model) { inventory_changed(model); };
   FetchJobOptions options{.order = order,
                           .self = options_.identity.id,
@@ -229,9 +231,9 @@ void NodeAgent::fetch(const wire::FetchOrder& order) {
   fetches_.emplace(PlanEpoch{order.epoch}, std::move(job));
 }
 
-void NodeAgent::remember_files(const wire::FetchOrder& order, const store::StageFiles& files) {
+void NodeAgent::remember_files(PlanEpoch epoch, const store::StageFiles& files) {
   MutexLock lock(mutex_);
-  files_[PlanEpoch{order.epoch}] = {order, files};
+  files_[epoch] = files;
 }
 
 // --- stages --------------------------------------------------------------------------------------
@@ -256,9 +258,8 @@ void NodeAgent::start_stage(const wire::StartStage& order) {
   const StageKey key{options.epoch, options.stage};
   MutexLock lock(mutex_);
   if (stages_.contains(key)) return;
-  stages_[key] = {
-      order,
-      std::make_unique<StageRunner>(std::move(options), events_for(order), transport_, clock_), 0};
+  stages_[key].runner =
+      std::make_unique<StageRunner>(std::move(options), events_for(order), transport_, clock_);
 }
 
 StageEvents NodeAgent::events_for(const wire::StartStage& order) {
@@ -296,8 +297,8 @@ void NodeAgent::load_stage(wire::LoadStage order) {
   const auto stage = stages_.find(key);
   if (stage == stages_.end()) return;  // ended meanwhile; the coordinator has heard of it
   const auto made = files_.find(key.first);
-  order.weights = made == files_.end() ? "" : made->second.files.shard.string();
-  order.embedding_table = made == files_.end() ? "" : made->second.files.embedding_table.string();
+  order.weights = made == files_.end() ? "" : made->second.shard.string();
+  order.embedding_table = made == files_.end() ? "" : made->second.embedding_table.string();
   if (order.thread_count == 0) order.thread_count = options_.threads;
   stage->second.runner->load(order);
 }

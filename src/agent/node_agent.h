@@ -85,7 +85,6 @@ class NodeAgent {
  private:
   using StageKey = std::pair<PlanEpoch, StageIndex>;
   struct Stage {
-    wire::StartStage order;
     std::unique_ptr<StageRunner> runner;
     std::uint64_t steps = 0;  // as its worker counted last
   };
@@ -104,7 +103,7 @@ class NodeAgent {
   void stop_all();
   StageEvents events_for(const wire::StartStage& order);
   void take_stats(StageKey key, const wire::Stats& stats);
-  void remember_files(const wire::FetchOrder& order, const store::StageFiles& files);
+  void remember_files(PlanEpoch epoch, const store::StageFiles& files);
   void announce_inventories();
   void status_loop();
   // What a plan made this machine do, taken out to be ended.
@@ -126,11 +125,7 @@ class NodeAgent {
   Mutex mutex_;
   Condition replied_;
   std::map<StageKey, Stage> stages_ GUARDED_BY(mutex_);
-  struct MadeFiles {
-    wire::FetchOrder order;
-    store::StageFiles files;
-  };
-  std::map<PlanEpoch, MadeFiles> files_ GUARDED_BY(mutex_);
+  std::map<PlanEpoch, store::StageFiles> files_ GUARDED_BY(mutex_);
   std::multimap<PlanEpoch, std::unique_ptr<FetchJob>> fetches_ GUARDED_BY(mutex_);
   std::uint64_t view_version_ GUARDED_BY(mutex_) = 0;
   std::optional<wire::MemberReply> reply_ GUARDED_BY(mutex_);

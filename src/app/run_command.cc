@@ -88,18 +88,7 @@ Result<pipeline::GenerationOptions> prepare(const Session& session, const RunOpt
   generation.tokens_max = options.tokens_max;
   generation.sampling = options.sampling;
   generation.hash_logits = options.hash_logits;
-  const engine::Vocabulary& vocabulary = *session.text().vocabulary;
-  if (!options.chat) {
-    ASSIGN_OR_RETURN(generation.prompt, vocabulary.tokenize(text, {}));
-    return generation;
-  }
-  ASSIGN_OR_RETURN(const auto format, session.text().make_chat_format());
-  const std::vector<engine::ChatMessage> messages{{"user", text}};
-  ASSIGN_OR_RETURN(const engine::ChatPrompt prompt, format->apply(messages));
-  ASSIGN_OR_RETURN(
-      generation.prompt,
-      vocabulary.tokenize(prompt.text, {.add_special = prompt.add_special, .parse_special = true}));
-  generation.stop = prompt.stop;
+  RETURN_IF_ERROR(pipeline::set_prompt(session.text(), text, options.chat, generation));
   return generation;
 }
 

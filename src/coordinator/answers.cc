@@ -37,24 +37,13 @@ Result<Service::Prepared> Service::ready_pipeline(const std::string& model) {
   return Prepared{entry->pipeline, info_of(*entry)};
 }
 
-Result<pipeline::GenerationOptions> Service::prepare(const ClusterPipeline& pipeline,
+Result<pipeline::GenerationOptions> Service::prepare(const ClusterPipeline& ready,
                                                      const RunWish& wish) {
   pipeline::GenerationOptions options;
   options.tokens_max = wish.tokens_max;
   options.sampling = wish.sampling;
   options.hash_logits = wish.hash_logits;
-  const engine::Vocabulary& vocabulary = *pipeline.text().vocabulary;
-  if (!wish.chat) {
-    ASSIGN_OR_RETURN(options.prompt, vocabulary.tokenize(wish.prompt, {}));
-    return options;
-  }
-  ASSIGN_OR_RETURN(const auto format, pipeline.text().make_chat_format());
-  const std::vector<engine::ChatMessage> messages{{"user", wish.prompt}};
-  ASSIGN_OR_RETURN(const engine::ChatPrompt prompt, format->apply(messages));
-  ASSIGN_OR_RETURN(
-      options.prompt,
-      vocabulary.tokenize(prompt.text, {.add_special = prompt.add_special, .parse_special = true}));
-  options.stop = prompt.stop;
+  RETURN_IF_ERROR(pipeline::set_prompt(ready.text(), wish.prompt, wish.chat, options));
   return options;
 }
 

@@ -19,7 +19,6 @@ struct NodeInfo {
   bool coordinator = false;
   std::string address;  // the one in use: "tls:192.168.1.21:40112"; empty without a link
   std::string link_type;
-  std::optional<std::uint32_t> view_age_ms;
 };
 
 struct ClusterInfo {

@@ -187,7 +187,7 @@ class Service final : public Coordinator {
     DeploymentInfo deployment;
   };
   Result<Prepared> ready_pipeline(const std::string& model);  // loop
-  Result<pipeline::GenerationOptions> prepare(const ClusterPipeline& pipeline, const RunWish& wish);
+  Result<pipeline::GenerationOptions> prepare(const ClusterPipeline& ready, const RunWish& wish);
 
   const CoordinatorOptions options_;
   const Parts parts_;

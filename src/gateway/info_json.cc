@@ -46,7 +46,6 @@ Json node_json(const coordinator::NodeInfo& node) {
   put_text(json, "reason", node.member.reason);
   put_text(json, "address", node.address);
   put_text(json, "link", node.link_type);
-  put_known(json, "view_age_ms", node.view_age_ms);
   json["facts"] = facts_json(node.member.facts);
   return json;
 }

@@ -76,6 +76,23 @@ class TextStream {
 
 }  // namespace
 
+Result<void> set_prompt(const engine::TextTools& text, const std::string& typed, bool chat,
+                        GenerationOptions& options) {
+  const engine::Vocabulary& vocabulary = *text.vocabulary;
+  if (!chat) {
+    ASSIGN_OR_RETURN(options.prompt, vocabulary.tokenize(typed, {}));
+    return {};
+  }
+  ASSIGN_OR_RETURN(const auto format, text.make_chat_format());
+  const std::vector<engine::ChatMessage> messages{{"user", typed}};
+  ASSIGN_OR_RETURN(const engine::ChatPrompt prompt, format->apply(messages));
+  ASSIGN_OR_RETURN(
+      options.prompt,
+      vocabulary.tokenize(prompt.text, {.add_special = prompt.add_special, .parse_special = true}));
+  options.stop = prompt.stop;
+  return {};
+}
+
 double Generation::prefill_rate() const {
   const std::uint32_t computed = stats.prompt_tokens - stats.reused_tokens;
   return stats.ttft_seconds > 0 ? computed / stats.ttft_seconds : 0;

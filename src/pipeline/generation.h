@@ -24,6 +24,11 @@ struct GenerationOptions {
   bool hash_logits = false;  // of every row, prompt included; all of them travel then
 };
 
+// Turns what somebody typed into `options.prompt`, as one user's message of the model's own
+// template if `chat` (with the template's stop strings), else as it is.
+Result<void> set_prompt(const engine::TextTools& text, const std::string& typed, bool chat,
+                        GenerationOptions& options);
+
 struct Generation {
   std::string text;
   std::vector<TokenId> tokens;
