@@ -70,12 +70,13 @@ reference: ## writes docs/reference/cli.md and errors.md
 
 bench-peers: ## against llama.cpp's own programs; one ratio a line at the end
 	@tools/install_deps.sh model
-	tools/build.sh release all
+	tools/build.sh release salvage random_model
 	bench/peers.py
 
 fuzz: ## every fuzzer for FUZZ_SECONDS (default 60), the canary included
 	@tools/install_deps.sh test
-	FUZZ_SECONDS=$${FUZZ_SECONDS:-60} tools/run_tests.sh fuzz
+	tools/build.sh fuzz fuzzers
+	tools/fuzz.sh build/fuzz/fuzzers $${FUZZ_SECONDS:-60}
 
 format: ## rewrites the C++ files in the house format
 	@git ls-files --cached --others --exclude-standard '*.h' '*.cc' | xargs clang-format-14 -i

@@ -6,18 +6,21 @@ if(SALVAGE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${SALVAGE_CCACHE})
 endif()
 
-# salvage_module(<name> [APART] SOURCES a.cc ... DEPENDS base ...): one static library a folder of
-# src/. The sanitizer presets compile a target's sources as one (CMAKE_UNITY_BUILD, five times less
-# work); APART is for modules whose sources have local helpers of the same name.
+# salvage_module(<name> SOURCES a.cc ... DEPENDS base ...): one static library a folder of src/. The
+# sanitizer presets compile a target's sources as one (CMAKE_UNITY_BUILD, five times less work), so
+# local helpers of one module have different names. But each file may have its logger kLog.
 function(salvage_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "APART" "" "SOURCES;DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS")
   add_library(${name} STATIC ${arg_SOURCES})
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${name} PUBLIC ${arg_DEPENDS})
-  if(arg_APART)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
-  endif()
+  salvage_unity(${name})
   salvage_warnings(${name})
+endfunction()
+
+function(salvage_unity name)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD_UNIQUE_ID SALVAGE_FILE
+    UNITY_BUILD_CODE_BEFORE_INCLUDE "#undef kLog\n#define kLog SALVAGE_FILE")
 endfunction()
 
 # Labels say how much a test needs (docs/testing.md). Each has a target tests_<label>, so that a

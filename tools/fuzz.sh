@@ -2,7 +2,7 @@
 # tools/fuzz.sh FOLDER SECONDS: runs every fuzzer of FOLDER for so long, seeded by fuzz/corpus/<name>/.
 #
 # First comes the canary, a fuzzer with a planted fault: if it is *not* found, the alarm is broken and
-# nothing that the others say counts. An input that breaks a fuzzer is kept under build/fuzz/crashes.
+# nothing that the others say counts. An input that breaks a fuzzer is kept under build/crashes.
 set -euo pipefail
 # shellcheck source=tools/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -10,7 +10,7 @@ cd "$repo_dir"
 
 folder=${1:?usage: tools/fuzz.sh FOLDER SECONDS}
 seconds=${2:?usage: tools/fuzz.sh FOLDER SECONDS}
-crashes=build/fuzz/crashes
+crashes=build/crashes
 mkdir -p "$crashes"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -32,19 +32,28 @@ fi
 rm -f "$crashes"/canary_fuzz-*
 echo "canary_fuzz: found, as it must be"
 
-count=0
-for path in "$folder"/*_fuzz; do
-  name=${path##*/}
-  if [ "$name" = canary_fuzz ]; then continue; fi
-  say "$name: running for $seconds s"
+# check_fuzzer PATH: one fuzzer, with what came of it on stdout; fails with the reason on stderr.
+check_fuzzer() {
+  local name=${1##*/} runs
   if ! run_fuzzer "$name" "$seconds"; then
     tail -n 40 "$scratch/$name.log" >&2
-    die "$name found a fault; the input is in $crashes: run $path on it, mend it, keep it as a seed."
+    die "$name found a fault; the input is in $crashes: run $1 on it, mend it, keep it as a seed."
   fi
   runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$scratch/$name.log")
   [ "${runs:-0}" -gt 100 ] || die "$name made only ${runs:-0} runs in $seconds s: too slow to find anything."
   echo "$name: $runs runs, nothing found"
+}
+
+# One a core at a time.
+count=0
+for path in "$folder"/*_fuzz; do
+  if [ "${path##*/}" = canary_fuzz ]; then continue; fi
+  while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n || true; done
+  say "${path##*/}: running for $seconds s"
+  { check_fuzzer "$path" && touch "$scratch/${path##*/}.ok"; } &
   count=$((count + 1))
 done
+wait
 [ "$count" -gt 0 ] || die "there is no fuzzer in $folder besides the canary."
+[ "$(find "$scratch" -name '*.ok' | wc -l)" = "$count" ] || exit 1
 echo "fuzz: $count fuzzers, no fault"

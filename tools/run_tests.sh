@@ -16,8 +16,9 @@ cd "$repo_dir"
 
 all_stages=(packages llama models style dev asan tsan clang conformance e2e fuzz net docs)
 
-# run_labels PRESET LABEL...: ctest for these labels. A label without a single test is a failure: a
-# suite that was lost from the build must not look like one that passed.
+# run_labels PRESET LABEL...: ctest for these labels, as many at once as there are cores, or as `slots`
+# says. A label without a single test is a failure: a suite that was lost from the build must not look
+# like one that passed.
 run_labels() {
   local preset=$1 label expression log
   shift
@@ -28,7 +29,7 @@ run_labels() {
   done
   expression=$(printf '|%s' "$@")
   log=build/$preset-tests.log
-  ctest --test-dir "build/$preset" -L "^(${expression:1})\$" -j "$(nproc)" --output-on-failure \
+  ctest --test-dir "build/$preset" -L "^(${expression:1})\$" -j "${slots:-$(nproc)}" --output-on-failure \
     --no-tests=error 2>&1 | tee "$log" | follow "tests ($preset)" 'Test +#' || {
     grep -v ' Passed ' "$log" | grep -vE '^ *Start ' | tail -n 200 >&2
     die "tests failed in the build $preset; the lines above (whole log: $log) say which."
@@ -79,6 +80,7 @@ stage_dev() {
 }
 
 # The sanitizer builds leave out what runs libllama: it isn't instrumented, and it has its own tests.
+# That of the addresses holds the fuzzers too, so that everything is compiled with them once.
 stage_asan() { run_stage_tests asan unit golden transport pipeline; }
 
 # Only what has threads: of the unit tests those of base/, which holds queues and gates.
@@ -104,8 +106,8 @@ stage_e2e() {
 }
 
 stage_fuzz() {
-  tools/build.sh fuzz fuzzers
-  tools/fuzz.sh build/fuzz/fuzzers "${FUZZ_SECONDS:-10}"
+  tools/build.sh asan fuzzers
+  tools/fuzz.sh build/asan/fuzzers "${FUZZ_SECONDS:-10}"
 }
 
 # Several machines on this one: network namespaces, so root.
@@ -117,7 +119,9 @@ stage_net() {
     return
   fi
   tools/build.sh dev all
-  SALVAGE_MODEL_SMOLLM2=$(tools/model.sh smollm2) run_labels dev net
+  # A slot is a quarter of a core (tests/net/CMakeLists.txt); more than 32 would want much memory.
+  slots=$(($(nproc) < 8 ? 4 * $(nproc) : 32)) SALVAGE_MODEL_SMOLLM2=$(tools/model.sh smollm2) \
+    run_labels dev net
 }
 
 # The portable directory, and it on older systems and processors.

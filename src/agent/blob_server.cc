@@ -18,7 +18,7 @@ constexpr Logger kLog("blobs");
 // Who fetches asks ahead; a link on which nothing is wanted for so long is closed.
 constexpr auto kIdleTime = seconds(60);
 // One answer of 4 MiB through a link of 1 Mbit/s takes 34 s.
-constexpr auto kSendTime = seconds(120);
+constexpr auto kBlobSendTime = seconds(120);
 
 }  // namespace
 
@@ -83,7 +83,7 @@ Result<void> BlobServer::send(transport::Connection& connection, const wire::Blo
   connection.set_pace(rate);
   RETURN_IF_ERROR(connection.send_frame(
       {.type = wire::BlobReply::kType, .epoch = {}, .step = {}, .body = body, .data = bytes},
-      deadline_after(clock_.now(), kSendTime)));
+      deadline_after(clock_.now(), kBlobSendTime)));
   if (rate == 0) pacer_.sent(bytes.size());
   MutexLock lock(mutex_);
   bytes_sent_ += bytes.size();

@@ -21,14 +21,9 @@ using std::chrono::seconds;
 
 constexpr std::size_t kTokenBytes = 32;
 constexpr auto kLinkTime = seconds(10);
-constexpr auto kStatsTime = seconds(5);
 // Between looks at the workers; also how often a stop request is seen while loading.
 constexpr auto kWatchTime = milliseconds(250);
-// A worker answers pings from a thread that never computes. Ten silent seconds mean that it is
-// stopped or that its machine cannot give it a time slice.
-constexpr std::uint32_t kPingsUnansweredMax = seconds(10) / kWatchTime;
-// A link that ends because its process died is seen before the process is.
-constexpr auto kDeathTime = milliseconds(500);
+constexpr std::uint32_t kPingsUnansweredMax = kWorkerSilenceMax / kWatchTime;
 constexpr auto kGlanceTime = milliseconds(10);
 constexpr PlanEpoch kEpoch{1};  // this version never re-plans
 

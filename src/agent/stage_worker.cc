@@ -32,7 +32,7 @@ constexpr auto kHelloTime = seconds(5);
 constexpr auto kAssignTime = seconds(10);
 // The previous stage loads at the same time as we do and connects when it is done.
 constexpr auto kUpstreamTime = seconds(600);
-constexpr auto kDialTime = seconds(10);
+constexpr auto kStageDialTime = seconds(10);
 
 using ConnectionPtr = std::unique_ptr<transport::Connection>;
 
@@ -278,7 +278,7 @@ Result<void> Worker::load_and_serve(const wire::LoadStage& load_stage) {
                           .stage_index = load_stage.stage_index,
                           .auth_token = options_.auth_token};
   ASSIGN_OR_RETURN(pipeline::DialedLink downstream,
-                   pipeline::dial_any(transport_, next, hello, in(kDialTime)));
+                   pipeline::dial_any(transport_, next, hello, in(kStageDialTime)));
   RETURN_IF_ERROR(link_->send(loaded));
   ASSIGN_OR_RETURN(const ConnectionPtr upstream, wait_for_upstream());
   return fail(serve(load_stage, *engine, *upstream, downstream));

@@ -12,10 +12,10 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr auto kDialTime = seconds(5);
+constexpr auto kSourceDialTime = seconds(5);
 // The fetch itself notices a stall earlier (store/fetch_plan.h) and resets.
 constexpr auto kAnswerTime = seconds(120);
-constexpr auto kSendTime = seconds(10);
+constexpr auto kSourceSendTime = seconds(10);
 
 }  // namespace
 
@@ -87,7 +87,7 @@ Result<void> WeightsSource::serve() {
   hello.llama_pin = options_.llama_pin;
   hello.role = wire::LinkRole::kWeights;
   ASSIGN_OR_RETURN(auto dialed, pipeline::dial_any(transport_, options_.endpoints, hello,
-                                                   deadline_after(clock_.now(), kDialTime)));
+                                                   deadline_after(clock_.now(), kSourceDialTime)));
   const std::shared_ptr<transport::Connection> connection = std::move(dialed.connection);
   {
     MutexLock lock(mutex_);
@@ -112,7 +112,7 @@ Result<void> WeightsSource::send_asked(pipeline::ControlLink& link) {
       sent_.push_back(std::move(waiting_.front()));
       waiting_.pop_front();
     }
-    RETURN_IF_ERROR(link.send(next, deadline_after(clock_.now(), kSendTime)));
+    RETURN_IF_ERROR(link.send(next, deadline_after(clock_.now(), kSourceSendTime)));
   }
 }
 

@@ -4,6 +4,7 @@
 // said. A thread of its own reads the link. Thread rule: everything from any thread, except that
 // start() must be called by a thread that outlives the worker (base/process.h).
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -38,6 +39,14 @@ struct WorkerStart {
   std::vector<std::string> arguments;  // more of them
   StageProgress progress;
 };
+
+// How long a worker may take to answer with its counters.
+inline constexpr std::chrono::seconds kStatsTime{5};
+// A worker answers pings from a thread that never computes. So much silence means that it is
+// stopped or that its machine cannot give it a time slice.
+inline constexpr std::chrono::seconds kWorkerSilenceMax{10};
+// A link that ends because its process died is seen before the process is.
+inline constexpr std::chrono::milliseconds kDeathTime{500};
 
 class WorkerLink {
  public:

@@ -217,7 +217,7 @@ Json measurement_json(const Measurement& one) {
   return json;
 }
 
-Result<void> print_json(Session& session, const std::vector<Measurement>& measurements) {
+Result<void> print_json_report(Session& session, const std::vector<Measurement>& measurements) {
   ASSIGN_OR_RETURN(const auto stats, session.pipeline().stats(false));
   Json prefill = Json::array();
   Json decode = Json::array();
@@ -301,7 +301,7 @@ Result<void> bench(BenchOptions options, const StopToken& stop) {
     measurements.push_back(std::move(one));
   }
   progress.clear();
-  if (options.json) return print_json(*session, measurements);
+  if (options.json) return print_json_report(*session, measurements);
   options.csv ? print_csv(measurements) : print_table(measurements);
   return {};
 }

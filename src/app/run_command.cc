@@ -114,8 +114,8 @@ Json stages_json(Session& session, const std::vector<wire::Stats>& stats) {
   return stages;
 }
 
-void print_json(Session& session, const pipeline::Generation& generation,
-                const std::vector<wire::Stats>& stats) {
+void print_json_answer(Session& session, const pipeline::Generation& generation,
+                       const std::vector<wire::Stats>& stats) {
   const auto conditions = session.inexact_conditions();
   Json json{{"text", generation.text},
             {"token_ids", generation.tokens},
@@ -193,7 +193,7 @@ Result<void> run(const RunOptions& options, const StopToken& stop) {
     return {};
   }
   ASSIGN_OR_RETURN(const auto stats, session->pipeline().stats(false));
-  print_json(*session, generation, stats);
+  print_json_answer(*session, generation, stats);
   return {};
 }
 

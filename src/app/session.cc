@@ -26,8 +26,8 @@ namespace salvage::app {
 namespace {
 
 constexpr std::uint32_t kContextDefault = 4096;
-constexpr std::uint32_t kRowsMax = 128;     // rows of a micro-batch unless --chunk says more
-constexpr std::uint32_t kLogitRowsMin = 4;  // the smallest buffer worth having
+constexpr std::uint32_t kRowsMax = 128;         // rows of a micro-batch unless --chunk says more
+constexpr std::uint32_t kSessionLogitRows = 4;  // the smallest buffer worth having
 // Left to everything else on the machine: 1 GiB or a tenth, whichever is more.
 constexpr std::uint64_t kReserveBytesMin = std::uint64_t{1} << 30;
 // Shards that stay on disk; a model in use is never evicted.
@@ -187,7 +187,7 @@ engine::StageOptions Session::common_options(std::size_t stage) const {
   options.context_per_sequence = context_;
   options.sequence_count_max = options_.sequences;
   options.rows_max = std::max(options_.chunk, kRowsMax);
-  options.logit_rows_max = std::max(options_.sequences, kLogitRowsMin);
+  options.logit_rows_max = std::max(options_.sequences, kSessionLogitRows);
   options.thread_count = threads_;
   options.cache_type_k = *parse_cache_type(options_.cache_type_k);
   options.cache_type_v = *parse_cache_type(options_.cache_type_v);

@@ -37,9 +37,9 @@ class Http : public httplib::Server {
   }
 };
 
-class Server final : public AdminServer {
+class HttpAdminServer final : public AdminServer {
  public:
-  Server(UnixListener listener, AdminBackend& backend)
+  HttpAdminServer(UnixListener listener, AdminBackend& backend)
       : listener_(std::move(listener)), backend_(backend) {
     const auto handler = [this](const httplib::Request& request, httplib::Response& response) {
       handle(request, response);
@@ -57,7 +57,7 @@ class Server final : public AdminServer {
     watcher_ = std::thread([this] { watch_loop(); });
   }
 
-  ~Server() override {
+  ~HttpAdminServer() override {
     {
       MutexLock lock(mutex_);
       closing_ = true;
@@ -202,7 +202,8 @@ Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::filesystem::p
                                                         AdminBackend& backend) {
   ASSIGN_OR_RETURN(UnixListener listener, UnixListener::listen(folder, kAdminSocket));
   kLog.info("admin_listening", {{"folder", folder.string()}});
-  return std::unique_ptr<AdminServer>(std::make_unique<Server>(std::move(listener), backend));
+  return std::unique_ptr<AdminServer>(
+      std::make_unique<HttpAdminServer>(std::move(listener), backend));
 }
 
 }  // namespace salvage::gateway

@@ -84,20 +84,20 @@ class HttpOverStream final : public httplib::Stream {
 };
 
 // httplib's parsing and writing of HTTP, with listening and waiting left to us.
-class Http : public httplib::Server {
+class DownloadHttp : public httplib::Server {
  public:
   // httplib ends its answers when its own listening socket is none; it has none here.
-  Http() { svr_sock_ = 0; }
-  ~Http() override { svr_sock_ = INVALID_SOCKET; }
+  DownloadHttp() { svr_sock_ = 0; }
+  ~DownloadHttp() override { svr_sock_ = INVALID_SOCKET; }
   void serve(httplib::Stream& stream) {
     bool closed = false;
     serve_guarded([&] { return process_request(stream, "", 0, "", 0, true, closed, nullptr); });
   }
 };
 
-class Server final : public DownloadServer {
+class HttpDownloadServer final : public DownloadServer {
  public:
-  explicit Server(DownloadServerOptions options) : options_(std::move(options)) {
+  explicit HttpDownloadServer(DownloadServerOptions options) : options_(std::move(options)) {
     // Before httplib looks at methods, bodies and paths: there is one answer for all of them.
     http_.set_pre_routing_handler(
         [this](const httplib::Request& request, httplib::Response& response) {
@@ -113,7 +113,7 @@ class Server final : public DownloadServer {
     acceptor_ = std::thread([this] { accept_loop(); });
   }
 
-  ~Server() override {
+  ~HttpDownloadServer() override {
     {
       MutexLock lock(mutex_);
       closing_ = true;
@@ -255,7 +255,7 @@ class Server final : public DownloadServer {
   TimePoint now() const { return options_.clock->now(); }
 
   const DownloadServerOptions options_;
-  Http http_;
+  DownloadHttp http_;
   Gate gate_;
   Mutex mutex_;
   Condition changed_;
@@ -270,7 +270,7 @@ class Server final : public DownloadServer {
 }  // namespace
 
 std::unique_ptr<DownloadServer> DownloadServer::start(DownloadServerOptions options) {
-  return std::make_unique<Server>(std::move(options));
+  return std::make_unique<HttpDownloadServer>(std::move(options));
 }
 
 }  // namespace salvage::gateway

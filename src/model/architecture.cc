@@ -26,18 +26,14 @@ constexpr std::uint8_t kWindowKind = 16;
 constexpr std::uint64_t kSharedIndexerContext = 1'048'576;
 constexpr std::uint32_t kSharedIndexerLayers = 102;
 
-std::uint64_t number(const Gguf& model, std::string_view suffix, std::uint64_t otherwise) {
-  return model.metadata().unsigned_value(architecture_key(model, suffix)).value_or(otherwise);
-}
-
 bool has_window(const Gguf& model) {
-  return number(model, "attention.sliding_window", 0) > 0;
+  return architecture_number(model, "attention.sliding_window", 0) > 0;
 }
 
 std::uint64_t step_of(const Gguf& model, const CutStep& step) {
   if (step.only_with_window && !has_window(model)) return 1;
   const std::uint64_t value =
-      step.key.empty() ? step.otherwise : number(model, step.key, step.otherwise);
+      step.key.empty() ? step.otherwise : architecture_number(model, step.key, step.otherwise);
   return std::max<std::uint64_t>(value, 1);
 }
 
@@ -57,7 +53,7 @@ std::vector<std::uint8_t> kinds_of(const Gguf& model, const ArchitectureRow& row
                                    std::uint32_t layer_count) {
   std::vector<std::uint8_t> kinds(layer_count, kAttentionKind);
   const std::vector<bool> recurrent = recurrent_layers(model);
-  const std::uint64_t dense_count = number(model, "leading_dense_block_count", 0);
+  const std::uint64_t dense_count = architecture_number(model, "leading_dense_block_count", 0);
   for (std::uint32_t i = 0; i < layer_count; ++i) {
     switch (row.kinds) {
       case LayerKinds::kAlike:
@@ -107,9 +103,10 @@ std::string refusal_of_file(const Gguf& model, const ArchitectureRow& row,
       model.metadata().has(architecture_key(model, "attention.sliding_window"))) {
     return "a llama4 without attention windows counts its position encoding from the last layer";
   }
-  if (number(model, "num_loops", 1) > 1) return "its layers are run through several times";
+  if (architecture_number(model, "num_loops", 1) > 1)
+    return "its layers are run through several times";
   if ((row.treatments & kTailSharesCache) != 0 &&
-      number(model, "embedding_length_per_layer_input", 0) > 0) {
+      architecture_number(model, "embedding_length_per_layer_input", 0) > 0) {
     return "its layers look the tokens up again (per-layer embeddings), which is not proven yet";
   }
   return {};
@@ -132,8 +129,9 @@ void mark_cuts(const Gguf& model, const ArchitectureRow& row, SplitRules& rules)
   const std::vector<bool> full = (row.treatments & kWriteIndexerTypes) != 0
                                      ? full_indexer_layers(model)
                                      : std::vector<bool>(rules.layer_count, true);
-  const std::uint64_t shared =
-      (row.treatments & kTailSharesCache) != 0 ? number(model, "attention.shared_kv_layers", 0) : 0;
+  const std::uint64_t shared = (row.treatments & kTailSharesCache) != 0
+                                   ? architecture_number(model, "attention.shared_kv_layers", 0)
+                                   : 0;
   // The first layer of the tail may read the caches of the two layers before it.
   const std::uint64_t tail_begin =
       shared > 0 && shared < rules.layer_count ? rules.layer_count - shared - 1 : rules.layer_count;
@@ -262,7 +260,7 @@ Result<const ArchitectureRow*> architecture_row(const Gguf& model) {
 Result<std::uint32_t> model_layer_count(const Gguf& model) {
   const auto blocks = model.metadata().unsigned_value(architecture_key(model, "block_count"));
   if (!blocks) return fail(ErrorCode::kCorrupt, "the file does not say how many layers it has");
-  const std::uint64_t ahead = number(model, "nextn_predict_layers", 0);
+  const std::uint64_t ahead = architecture_number(model, "nextn_predict_layers", 0);
   if (*blocks == 0 || *blocks > kLayerCountMax || ahead >= *blocks) {
     return fail(ErrorCode::kCorrupt,
                 fmt::format("{} layers, {} of them guessing ahead: llama.cpp takes 1 to {}",
@@ -274,6 +272,11 @@ Result<std::uint32_t> model_layer_count(const Gguf& model) {
 std::string architecture_key(const Gguf& model, std::string_view suffix) {
   const auto name = model.metadata().text_value("general.architecture").value_or("");
   return fmt::format("{}.{}", name, suffix);
+}
+
+std::uint64_t architecture_number(const Gguf& model, std::string_view suffix,
+                                  std::uint64_t otherwise) {
+  return model.metadata().unsigned_value(architecture_key(model, suffix)).value_or(otherwise);
 }
 
 std::uint64_t layer_value(const Gguf& model, std::string_view suffix, std::uint32_t layer,
@@ -294,7 +297,7 @@ std::vector<bool> recurrent_layers(const Gguf& model) {
   const bool has_array =
       model.metadata().has(architecture_key(model, "attention.recurrent_layers"));
   const std::uint64_t interval =
-      std::max<std::uint64_t>(number(model, "full_attention_interval", 4), 1);
+      std::max<std::uint64_t>(architecture_number(model, "full_attention_interval", 4), 1);
   for (std::uint32_t i = 0; i < layer_count; ++i) {
     const bool no_heads = layer_value(model, "attention.head_count_kv", i, 1) == 0;
     switch ((*row)->kinds) {
@@ -319,7 +322,7 @@ std::vector<bool> full_indexer_layers(const Gguf& model) {
   const auto layer_count = model_layer_count(model).value_or(0);
   std::vector<bool> full(layer_count, true);
   const bool in_file = model.metadata().has(architecture_key(model, "attention.indexer.types"));
-  const bool shared = number(model, "context_length", 0) >= kSharedIndexerContext;
+  const bool shared = architecture_number(model, "context_length", 0) >= kSharedIndexerContext;
   for (std::uint32_t i = 0; i < layer_count; ++i) {
     if (in_file) {
       full[i] = layer_value(model, "attention.indexer.types", i, 1) > 0;
@@ -350,7 +353,7 @@ std::uint64_t vocabulary_size(const Gguf& model) {
   const Value* const tokens = model.metadata().find("tokenizer.ggml.tokens");
   const bool no_vocabulary = model.metadata().text_value("tokenizer.ggml.model") == "no_vocab";
   if (tokens != nullptr && tokens->is_array() && !no_vocabulary) return tokens->count();
-  if (const std::uint64_t size = number(model, "vocab_size", 0); size > 0) return size;
+  if (const std::uint64_t size = architecture_number(model, "vocab_size", 0); size > 0) return size;
   const TensorInfo* const table = model.find_tensor("token_embd.weight");
   return table == nullptr ? 0 : table->shape[1];
 }

@@ -57,6 +57,10 @@ Result<std::uint32_t> model_layer_count(const Gguf& model);
 // "<arch>.<suffix>"
 std::string architecture_key(const Gguf& model, std::string_view suffix);
 
+// Value of `<arch>.<suffix>`, or `otherwise` where the file doesn't have it as a number.
+std::uint64_t architecture_number(const Gguf& model, std::string_view suffix,
+                                  std::uint64_t otherwise);
+
 // Value of `<arch>.<suffix>` for one layer: of an array its element, of a number the number.
 std::uint64_t layer_value(const Gguf& model, std::string_view suffix, std::uint32_t layer,
                           std::uint64_t otherwise);

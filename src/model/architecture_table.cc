@@ -15,7 +15,7 @@ constexpr std::string_view kDrafts =
 constexpr std::string_view kNotExact = "it has not been proven exact when cut";
 
 // clang-format off
-constexpr ArchitectureRow kTable[] = {
+constexpr ArchitectureRow kArchitectures[] = {
     // Exact at every cut, nothing to do.
     {.name = "arcee"}, {.name = "arctic"}, {.name = "bailingmoe"}, {.name = "bailingmoe2"},
     {.name = "chatglm"}, {.name = "codeshell"}, {.name = "dbrx"}, {.name = "deci"},
@@ -166,13 +166,13 @@ constexpr ArchitectureRow kTable[] = {
 }  // namespace
 
 std::span<const ArchitectureRow> architecture_table() {
-  return kTable;
+  return kArchitectures;
 }
 
 const ArchitectureRow* find_architecture(std::string_view name) {
-  const auto found = std::find_if(std::begin(kTable), std::end(kTable),
+  const auto found = std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
                                   [&](const ArchitectureRow& row) { return row.name == name; });
-  return found == std::end(kTable) ? nullptr : found;
+  return found == std::end(kArchitectures) ? nullptr : found;
 }
 
 }  // namespace salvage::model

@@ -11,14 +11,6 @@ namespace {
 
 constexpr std::uint64_t kRecurrentValueBytes = 4;  // libllama keeps recurrent states in f32
 
-std::uint64_t number(const Gguf& model, std::string_view suffix, std::uint64_t otherwise) {
-  return model.metadata().unsigned_value(architecture_key(model, suffix)).value_or(otherwise);
-}
-
-std::uint32_t narrow(std::uint64_t value) {
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(value, UINT32_MAX));
-}
-
 std::uint64_t row_bytes(std::uint64_t values, CacheType type) {
   if (type == CacheType::kF16) return values * 2;
   constexpr std::uint64_t kBlockValues = 32;
@@ -29,8 +21,9 @@ std::uint64_t row_bytes(std::uint64_t values, CacheType type) {
 // Width of one head's key or value in a layer.
 std::uint64_t head_width(const Gguf& model, std::string_view suffix, bool windowed) {
   const std::uint64_t heads = std::max<std::uint64_t>(most_heads(model), 1);
-  const std::uint64_t plain = number(model, suffix, number(model, "embedding_length", 0) / heads);
-  return windowed ? number(model, std::string(suffix) + "_swa", plain) : plain;
+  const std::uint64_t plain =
+      architecture_number(model, suffix, architecture_number(model, "embedding_length", 0) / heads);
+  return windowed ? architecture_number(model, std::string(suffix) + "_swa", plain) : plain;
 }
 
 // Layers that remember a window only. Unknown patterns count as remembering everything.
@@ -38,12 +31,12 @@ std::vector<bool> windowed_layers(const Gguf& model, const ArchitectureRow& row,
                                   std::uint32_t layer_count) {
   std::vector<bool> windowed(layer_count, false);
   constexpr std::string_view kPattern = "attention.sliding_window_pattern";
-  if (number(model, "attention.sliding_window", 0) == 0) return windowed;
+  if (architecture_number(model, "attention.sliding_window", 0) == 0) return windowed;
   for (std::uint32_t i = 0; i < layer_count; ++i) {
     if (row.kinds == LayerKinds::kWindowArray) windowed[i] = layer_value(model, kPattern, i, 0) > 0;
     for (const CutStep& step : row.steps) {
       if (step.key != kPattern) continue;
-      const std::uint64_t period = number(model, kPattern, step.otherwise);
+      const std::uint64_t period = architecture_number(model, kPattern, step.otherwise);
       windowed[i] = period == 0 || i % period + 1 < period;
     }
   }
@@ -52,21 +45,21 @@ std::vector<bool> windowed_layers(const Gguf& model, const ArchitectureRow& row,
 
 // libllama's formulas for what a recurrent layer keeps of a sequence, in values.
 std::uint64_t state_values(const Gguf& model) {
-  const std::uint64_t width = number(model, "embedding_length", 0);
-  const std::uint64_t conv = number(model, "ssm.conv_kernel", 0);
-  if (const std::uint64_t head = number(model, "wkv.head_size", 0); head > 0) {
-    return number(model, "token_shift_count", 2) * width + width * head;
+  const std::uint64_t width = architecture_number(model, "embedding_length", 0);
+  const std::uint64_t conv = architecture_number(model, "ssm.conv_kernel", 0);
+  if (const std::uint64_t head = architecture_number(model, "wkv.head_size", 0); head > 0) {
+    return architecture_number(model, "token_shift_count", 2) * width + width * head;
   }
-  if (const std::uint64_t length = number(model, "shortconv.l_cache", 0); length > 0) {
+  if (const std::uint64_t length = architecture_number(model, "shortconv.l_cache", 0); length > 0) {
     return width * (length - 1);
   }
-  if (const std::uint64_t head = number(model, "kda.head_dim", 0); head > 0) {
+  if (const std::uint64_t head = architecture_number(model, "kda.head_dim", 0); head > 0) {
     const std::uint64_t heads = most_heads(model);
     return 3 * (conv > 0 ? conv - 1 : 3) * heads * head + head * head * heads;
   }
-  const std::uint64_t inner = number(model, "ssm.inner_size", 0);
-  const std::uint64_t state = number(model, "ssm.state_size", 0);
-  const std::uint64_t groups = number(model, "ssm.group_count", 0);
+  const std::uint64_t inner = architecture_number(model, "ssm.inner_size", 0);
+  const std::uint64_t state = architecture_number(model, "ssm.state_size", 0);
+  const std::uint64_t groups = architecture_number(model, "ssm.group_count", 0);
   return (conv > 0 ? conv - 1 : 0) * (inner + 2 * groups * state) + state * inner;
 }
 
@@ -84,7 +77,7 @@ void add_cache(const Gguf& model, const ArchitectureRow& row, std::uint32_t laye
   if (!has_attention(row, model, layer, facts.recurrent)) return;
   const std::uint64_t heads = layer_value(model, "attention.head_count_kv", layer,
                                           layer_value(model, "attention.head_count", layer, 0));
-  const bool latent = number(model, "attention.key_length_mla", 0) > 0;
+  const bool latent = architecture_number(model, "attention.key_length_mla", 0) > 0;
   facts.key_values = narrow(heads * head_width(model, "attention.key_length", facts.windowed));
   // Latent attention (MLA) keeps one joint row; values are computed from it.
   if (!latent) {
@@ -93,9 +86,10 @@ void add_cache(const Gguf& model, const ArchitectureRow& row, std::uint32_t laye
   }
   const bool sparse = row.name == "deepseek32" || row.name == "minimax-m3" ||
                       (row.name == "glm-dsa" && full_indexer_layers(model)[layer]);
-  if (sparse &&
-      layer >= (row.name == "minimax-m3" ? number(model, "leading_dense_block_count", 0) : 0)) {
-    facts.indexer_values = narrow(number(model, "attention.indexer.key_length", 0));
+  if (sparse && layer >= (row.name == "minimax-m3"
+                              ? architecture_number(model, "leading_dense_block_count", 0)
+                              : 0)) {
+    facts.indexer_values = narrow(architecture_number(model, "attention.indexer.key_length", 0));
   }
 }
 
@@ -144,9 +138,9 @@ void add_text_facts(const Gguf& model, Manifest& manifest) {
   manifest.tokenizer_model = std::string(metadata.text_value("tokenizer.ggml.model").value_or(""));
   manifest.has_chat_template = metadata.text_value("tokenizer.chat_template").has_value();
   manifest.vocabulary_size = vocabulary_size(model);
-  manifest.embedding_length = narrow(number(model, "embedding_length", 0));
-  manifest.context_length = narrow(number(model, "context_length", 0));
-  manifest.expert_count = narrow(number(model, "expert_count", 0));
+  manifest.embedding_length = narrow(architecture_number(model, "embedding_length", 0));
+  manifest.context_length = narrow(architecture_number(model, "context_length", 0));
+  manifest.expert_count = narrow(architecture_number(model, "expert_count", 0));
   for (std::uint32_t i = 0; i < manifest.layer_count; ++i) {
     manifest.expert_used_count =
         std::max(manifest.expert_used_count, narrow(layer_value(model, "expert_used_count", i, 0)));
@@ -193,7 +187,8 @@ Result<Manifest> read_manifest(const Gguf& model, Unproven unproven) {
     manifest.layers[i].recurrent = recurrent[i];
     manifest.layers[i].windowed = windowed[i];
     add_cache(model, *row, i, manifest.layers[i]);
-    if (windowed[i]) manifest.window = narrow(number(model, "attention.sliding_window", 0));
+    if (windowed[i])
+      manifest.window = narrow(architecture_number(model, "attention.sliding_window", 0));
     manifest.recurrent = manifest.recurrent || recurrent[i];
     manifest.hybrid = manifest.hybrid || (recurrent[i] != recurrent[0]);
   }

@@ -11,12 +11,12 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "payloads are read as the file has them");
 
 template <typename T>
-void append(std::string& payload, T value) {
+void append_payload(std::string& payload, T value) {
   payload.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-void append_text(std::string& payload, std::string_view text) {
-  append(payload, std::uint64_t{text.size()});
+void append_payload_text(std::string& payload, std::string_view text) {
+  append_payload(payload, std::uint64_t{text.size()});
   payload.append(text);
 }
 
@@ -78,13 +78,13 @@ Value Value::from_file(ValueType type, bool is_array, std::uint64_t count, std::
 
 Value Value::u32(std::uint32_t value) {
   std::string payload;
-  append(payload, value);
+  append_payload(payload, value);
   return from_file(ValueType::kU32, false, 1, std::move(payload));
 }
 
 Value Value::f32(float value) {
   std::string payload;
-  append(payload, value);
+  append_payload(payload, value);
   return from_file(ValueType::kF32, false, 1, std::move(payload));
 }
 
@@ -94,19 +94,19 @@ Value Value::boolean(bool value) {
 
 Value Value::string(std::string_view value) {
   std::string payload;
-  append_text(payload, value);
+  append_payload_text(payload, value);
   return from_file(ValueType::kString, false, 1, std::move(payload));
 }
 
 Value Value::u32_array(const std::vector<std::uint32_t>& values) {
   std::string payload;
-  for (const std::uint32_t value : values) append(payload, value);
+  for (const std::uint32_t value : values) append_payload(payload, value);
   return from_file(ValueType::kU32, true, values.size(), std::move(payload));
 }
 
 Value Value::f32_array(const std::vector<float>& values) {
   std::string payload;
-  for (const float value : values) append(payload, value);
+  for (const float value : values) append_payload(payload, value);
   return from_file(ValueType::kF32, true, values.size(), std::move(payload));
 }
 
@@ -118,7 +118,7 @@ Value Value::bool_array(const std::vector<bool>& values) {
 
 Value Value::string_array(const std::vector<std::string>& values) {
   std::string payload;
-  for (const std::string& value : values) append_text(payload, value);
+  for (const std::string& value : values) append_payload_text(payload, value);
   return from_file(ValueType::kString, true, values.size(), std::move(payload));
 }
 

@@ -35,6 +35,11 @@ enum class ValueType : std::uint32_t {
 // Bytes of one value in the file; 0 for strings, arrays and numbers that are no type.
 std::uint32_t value_type_bytes(ValueType type);
 
+// `value`, or the largest that fits: a file's counts are wider than what we keep them in.
+constexpr std::uint32_t narrow(std::uint64_t value) {
+  return value > UINT32_MAX ? UINT32_MAX : static_cast<std::uint32_t>(value);
+}
+
 class Value {
  public:
   static Value u32(std::uint32_t value);

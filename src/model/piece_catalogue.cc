@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uint32_t kEntryVersion = 1;
 
-tl::unexpected<Error> bad(std::string_view what) {
+tl::unexpected<Error> bad_catalogue(std::string_view what) {
   return fail(ErrorCode::kCorrupt,
               fmt::format("the catalogue entry's {} is missing or wrong", what));
 }
@@ -70,30 +70,30 @@ bool is_piece_name(const std::string& name) {
 }
 
 Result<PieceEntry> parse_piece(const Json& json) {
-  if (!json.is_object()) return bad("list of pieces");
+  if (!json.is_object()) return bad_catalogue("list of pieces");
   const auto name = text_of(json, "name");
   const auto digest = digest_of(json, "digest");
   const auto bytes = number_of(json, "bytes");
-  if (!name || !is_piece_name(*name)) return bad("name of a piece");
-  if (!digest) return bad("digest of a piece");
-  if (!bytes || *bytes == 0 || *bytes > kPieceBytesMax) return bad("size of a piece");
+  if (!name || !is_piece_name(*name)) return bad_catalogue("name of a piece");
+  if (!digest) return bad_catalogue("digest of a piece");
+  if (!bytes || *bytes == 0 || *bytes > kPieceBytesMax) return bad_catalogue("size of a piece");
   return PieceEntry{*name, *digest, *bytes};
 }
 
 Result<std::vector<PieceEntry>> parse_pieces(const Json& json) {
   const Json* const list = member(json, "pieces");
   if (list == nullptr || !list->is_array() || list->empty() || list->size() > kPieceCountMax) {
-    return bad("list of pieces");
+    return bad_catalogue("list of pieces");
   }
   std::vector<PieceEntry> pieces;
   std::set<std::string> names;
   std::map<PieceDigest, std::uint64_t> sizes;
   for (const Json& item : *list) {
     ASSIGN_OR_RETURN(PieceEntry piece, parse_piece(item));
-    if (!names.insert(piece.name).second) return bad("list of pieces");
+    if (!names.insert(piece.name).second) return bad_catalogue("list of pieces");
     // Equal layers have one digest, but one digest has one size.
     if (sizes.emplace(piece.digest, piece.bytes).first->second != piece.bytes) {
-      return bad("list of pieces");
+      return bad_catalogue("list of pieces");
     }
     pieces.push_back(std::move(piece));
   }
@@ -101,7 +101,7 @@ Result<std::vector<PieceEntry>> parse_pieces(const Json& json) {
 }
 
 Result<CatalogueEntry> parse_object(const Json& json) {
-  if (!json.is_object()) return bad("text");
+  if (!json.is_object()) return bad_catalogue("text");
   if (number_of(json, "version") != kEntryVersion) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("the catalogue entry is not of version {}, which this program reads",
@@ -112,11 +112,11 @@ Result<CatalogueEntry> parse_object(const Json& json) {
   const auto model_digest = digest_of(json, "model_digest");
   const auto skeleton = digest_of(json, "skeleton");
   const auto skeleton_bytes = number_of(json, "skeleton_bytes");
-  if (!name || !is_model_name(*name)) return bad("name");
-  if (!model_digest) return bad("model_digest");
-  if (!skeleton) return bad("skeleton");
+  if (!name || !is_model_name(*name)) return bad_catalogue("name");
+  if (!model_digest) return bad_catalogue("model_digest");
+  if (!skeleton) return bad_catalogue("skeleton");
   if (!skeleton_bytes || *skeleton_bytes == 0 || *skeleton_bytes > kSkeletonBytesMax) {
-    return bad("skeleton_bytes");
+    return bad_catalogue("skeleton_bytes");
   }
   entry.name = *name;
   entry.model_digest = model_digest->value;

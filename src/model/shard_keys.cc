@@ -39,20 +39,20 @@ constexpr NumberKey kNumbers[] = {
 constexpr std::string_view kLayerBegin = "salvage.shard.layer_begin";
 constexpr std::string_view kLayerEnd = "salvage.shard.layer_end";
 
-tl::unexpected<Error> bad(std::string_view key) {
+tl::unexpected<Error> bad_value(std::string_view key) {
   return fail(ErrorCode::kCorrupt, fmt::format("the shard's key {} is missing or damaged", key));
 }
 
 Result<std::uint32_t> read_number(const Metadata& metadata, std::string_view key) {
   const auto value = metadata.unsigned_value(key);
-  if (!value || *value > UINT32_MAX) return bad(key);
+  if (!value || *value > UINT32_MAX) return bad_value(key);
   return static_cast<std::uint32_t>(*value);
 }
 
 Result<std::string> read_text(const Metadata& metadata, std::string_view key, bool required) {
   const auto value = metadata.text_value(key);
   if (!value && !required && !metadata.has(key)) return std::string();
-  if (!value || value->size() > kTextBytesMax) return bad(key);
+  if (!value || value->size() > kTextBytesMax) return bad_value(key);
   return std::string(*value);
 }
 
@@ -60,11 +60,11 @@ Result<std::vector<std::string>> read_texts(const Metadata& metadata, std::strin
   const Value* const value = metadata.find(key);
   if (value == nullptr) return std::vector<std::string>();
   if (!value->is_array() || value->type() != ValueType::kString || value->count() > kListMax) {
-    return bad(key);
+    return bad_value(key);
   }
   std::vector<std::string> result;
   for (const std::string_view text : value->texts()) {
-    if (text.size() > kTextBytesMax) return bad(key);
+    if (text.size() > kTextBytesMax) return bad_value(key);
     result.emplace_back(text);
   }
   return result;
@@ -76,12 +76,12 @@ Result<std::vector<ScalePatch>> read_patches(const Metadata& metadata) {
   if (tensors.empty()) return patches;
   const Value* const behind = metadata.find(kPatchBehind);
   const Value* const scales = metadata.find(kPatchScales);
-  if (behind == nullptr || behind->count() != tensors.size()) return bad(kPatchBehind);
-  if (scales == nullptr || scales->count() != tensors.size()) return bad(kPatchScales);
+  if (behind == nullptr || behind->count() != tensors.size()) return bad_value(kPatchBehind);
+  if (scales == nullptr || scales->count() != tensors.size()) return bad_value(kPatchScales);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const auto is_behind = behind->unsigned_at(i);
     const auto scale = scales->real_at(i);
-    if (!is_behind || !scale) return bad(kPatchScales);
+    if (!is_behind || !scale) return bad_value(kPatchScales);
     patches.push_back({tensors[i], *is_behind != 0, static_cast<float>(*scale)});
   }
   return patches;
@@ -90,25 +90,25 @@ Result<std::vector<ScalePatch>> read_patches(const Metadata& metadata) {
 Result<ShardInput> read_input(const Metadata& metadata) {
   ASSIGN_OR_RETURN(const std::string name, read_text(metadata, kInput, true));
   const auto found = std::find(kInputNames.begin(), kInputNames.end(), name);
-  if (found == kInputNames.end()) return bad(kInput);
+  if (found == kInputNames.end()) return bad_value(kInput);
   return static_cast<ShardInput>(found - kInputNames.begin());
 }
 
 Result<void> check(const ShardFacts& facts) {
   if (facts.layers.begin >= facts.layers.end || facts.layers.end > facts.layer_count ||
       facts.layer_count > kLayerCountMax) {
-    return bad(kLayerEnd);
+    return bad_value(kLayerEnd);
   }
   if (facts.row_width_in > kRowWidthMax || facts.row_width_out > kRowWidthMax) {
-    return bad("salvage.shard.row_width_in");
+    return bad_value("salvage.shard.row_width_in");
   }
   const bool wants_rows = facts.input != ShardInput::kTokens;
-  if (wants_rows != (facts.row_width_in > 0)) return bad("salvage.shard.row_width_in");
-  if (facts.last() == (facts.row_width_out > 0)) return bad("salvage.shard.row_width_out");
-  if (facts.last() != facts.output_tensor.empty()) return bad(kOutput);
+  if (wants_rows != (facts.row_width_in > 0)) return bad_value("salvage.shard.row_width_in");
+  if (facts.last() == (facts.row_width_out > 0)) return bad_value("salvage.shard.row_width_out");
+  if (facts.last() != facts.output_tensor.empty()) return bad_value(kOutput);
   const bool replaces = facts.input == ShardInput::kReplace;
-  if (replaces == facts.replace_tensor.empty()) return bad(kReplace);
-  if (facts.input == ShardInput::kTokens && !facts.first()) return bad(kInput);
+  if (replaces == facts.replace_tensor.empty()) return bad_value(kReplace);
+  if (facts.input == ShardInput::kTokens && !facts.first()) return bad_value(kInput);
   return {};
 }
 

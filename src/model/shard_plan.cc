@@ -42,10 +42,6 @@ struct Cut {
   }
 };
 
-std::uint32_t narrow(std::uint64_t value) {
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(value, UINT32_MAX));
-}
-
 // Arrays that have as many elements as some models have layers, without being about layers.
 bool is_per_layer_key(std::string_view suffix) {
   return suffix != "rope.dimension_sections" && suffix != "classifier.output_labels" &&

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kFolderNameDigits = 32;  // 128 bits of the digest
+constexpr std::size_t kCacheNameDigits = 32;  // 128 bits of the digest
 
 std::string shard_name(LayerRange layers) {
   return fmt::format("layers-{}-{}.gguf", layers.begin, layers.end);
@@ -73,7 +73,7 @@ fs::path ShardCache::default_root() {
 
 Result<fs::path> ShardCache::folder_of(const model::Gguf& model) {
   ASSIGN_OR_RETURN(const std::string digest, model::model_digest(model));
-  const fs::path folder = root_ / digest.substr(0, kFolderNameDigits);
+  const fs::path folder = root_ / digest.substr(0, kCacheNameDigits);
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {

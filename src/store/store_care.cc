@@ -21,17 +21,6 @@ std::uint64_t bytes_of(const fs::path& path) {
   return error ? 0 : bytes;
 }
 
-std::vector<fs::path> entries_of(const fs::path& folder) {
-  std::vector<fs::path> paths;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    paths.push_back(entry->path());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
 std::uint64_t tree_bytes(const fs::path& folder) {
   std::uint64_t bytes = 0;
   std::error_code error;

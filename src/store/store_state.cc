@@ -24,17 +24,6 @@ bool is_temporary(const std::string& name) {
   return name.find(".part-") != std::string::npos;
 }
 
-std::vector<fs::path> entries_of(const fs::path& folder) {
-  std::vector<fs::path> paths;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    paths.push_back(entry->path());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
 void sweep_temporaries(const ModelFolder& folder) {
   std::error_code ignored;
   for (const fs::path& place : {folder.path(), folder.pieces_path(), folder.shards_path()}) {
@@ -44,7 +33,7 @@ void sweep_temporaries(const ModelFolder& folder) {
   }
 }
 
-Result<PieceDigest> hash_file(const fs::path& path, const model::ByteProgress& progress) {
+Result<PieceDigest> digest_of_file(const fs::path& path, const model::ByteProgress& progress) {
   ASSIGN_OR_RETURN(const ReadOnlyFile file, ReadOnlyFile::open(path));
   return model::hash_content(file, progress);
 }
@@ -55,6 +44,17 @@ bool is_container_name(const ModelFolder& folder, const fs::path& path) {
 }
 
 }  // namespace
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    paths.push_back(entry->path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
 
 std::string size_text(std::uint64_t bytes) {
   struct Unit {
@@ -296,7 +296,7 @@ Result<bool> StoreState::raw_is_good(StoredModel& model, const PieceDigest& dige
     const auto known = verified_.find(digest);
     if (stamp && known != verified_.end() && known->second == *stamp) return true;
   }
-  const auto found = hash_file(path, progress);
+  const auto found = digest_of_file(path, progress);
   if (!found && found.error().code() == ErrorCode::kCancelled) return fail(found.error());
   if (found && stamp && *found == digest) {
     raw_verified(digest, *stamp);

@@ -26,6 +26,9 @@
 
 namespace salvage::store {
 
+// What lies in a folder, in order; nothing if it cannot be read.
+std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder);
+
 // The files of a model as they were at one moment.
 struct HeldFiles {
   std::set<PieceDigest> raw;

@@ -7,9 +7,9 @@
 namespace salvage::wire {
 namespace {
 
-constexpr std::size_t kFixedBytes = 16;
+constexpr std::size_t kResultFixedBytes = 16;
 
-tl::unexpected<Error> corrupt(std::string_view why) {
+tl::unexpected<Error> corrupt_result(std::string_view why) {
   return fail(ErrorCode::kCorrupt, fmt::format("step_result: {}", why));
 }
 
@@ -34,8 +34,8 @@ Lists lists_of(const StepResult& result) {
 
 // What makes sense at all, whoever says it; both directions go through here.
 Result<void> check_numbers(const StepResult& result) {
-  if (result.row_count > kLogitRowsMax) return corrupt("too many rows");
-  if (result.vocabulary_size > kVocabularyMax) return corrupt("vocabulary too large");
+  if (result.row_count > kLogitRowsMax) return corrupt_result("too many rows");
+  if (result.vocabulary_size > kVocabularyMax) return corrupt_result("vocabulary too large");
   if (result.form > LogitsForm::kHash) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("step_result: unknown logits form {}", unsigned(result.form)));
@@ -43,15 +43,15 @@ Result<void> check_numbers(const StepResult& result) {
   const bool top_k = result.form == LogitsForm::kTopK;
   const bool k_fits = result.top_k <= kTopKMax && result.top_k <= result.vocabulary_size &&
                       (result.top_k == 0 || top_k);
-  if (!k_fits) return corrupt("k does not fit the form or the vocabulary");
-  if (result.data_bytes() > kDataBytesMax) return corrupt("too many logits");
+  if (!k_fits) return corrupt_result("k does not fit the form or the vocabulary");
+  if (result.data_bytes() > kDataBytesMax) return corrupt_result("too many logits");
   return {};
 }
 
 Result<void> check_ids(const StepResult& result) {
   for (const TokenId id : result.ids) {
     if (id < 0 || static_cast<std::uint32_t>(id) >= result.vocabulary_size) {
-      return corrupt("token id outside the vocabulary");
+      return corrupt_result("token id outside the vocabulary");
     }
   }
   return {};
@@ -64,13 +64,13 @@ Result<void> check_result(const StepResult& result) {
                     result.logits.size() == lists.candidates &&
                     result.log_sum_exp.size() == lists.sums &&
                     result.hashes.size() == lists.hashes && result.timings.size() <= kStagesMax;
-  if (!fits) return corrupt("the lists do not fit the form");
+  if (!fits) return corrupt_result("the lists do not fit the form");
   return check_ids(result);
 }
 
 std::uint64_t body_bytes(const StepResult& result) {
   const Lists lists = lists_of(result);
-  return kFixedBytes + lists.candidates * (sizeof(TokenId) + sizeof(float)) +
+  return kResultFixedBytes + lists.candidates * (sizeof(TokenId) + sizeof(float)) +
          lists.sums * sizeof(float) + lists.hashes * sizeof(std::uint64_t) +
          result.timings.size() * sizeof(StageTiming);
 }
@@ -112,20 +112,20 @@ Result<void> decode(const FrameHeader& header, std::span<const std::byte> body,
   const bool fixed = reader.number(result.row_count) && reader.number(result.vocabulary_size) &&
                      reader.number(result.top_k) && reader.number(form) && reader.skip(1) &&
                      reader.number(timing_count);
-  if (!fixed) return corrupt("the body is too short");
+  if (!fixed) return corrupt_result("the body is too short");
   result.form = static_cast<LogitsForm>(form);
   RETURN_IF_ERROR(check_numbers(result));
-  if (timing_count > kStagesMax) return corrupt("too many timings");
+  if (timing_count > kStagesMax) return corrupt_result("too many timings");
   const Lists lists = lists_of(result);
   const bool complete =
       reader.list(result.ids, lists.candidates) && reader.list(result.logits, lists.candidates) &&
       reader.list(result.log_sum_exp, lists.sums) && reader.list(result.hashes, lists.hashes) &&
       reader.list(result.timings, timing_count);
-  if (!complete) return corrupt("the body is too short");
-  if (!reader.done()) return corrupt("the body is too long");
+  if (!complete) return corrupt_result("the body is too short");
+  if (!reader.done()) return corrupt_result("the body is too long");
   if (header.data_bytes != result.data_bytes()) {
-    return corrupt(fmt::format("{} rows of {} logits are not {} bytes of data", result.row_count,
-                               result.vocabulary_size, header.data_bytes));
+    return corrupt_result(fmt::format("{} rows of {} logits are not {} bytes of data",
+                                      result.row_count, result.vocabulary_size, header.data_bytes));
   }
   return check_ids(result);
 }
