@@ -13,6 +13,13 @@ std::optional<IpAddress> parse_ip_address(std::string_view text) {
   return address;
 }
 
+bool is_loopback(const IpAddress& address) {
+  if (!address.v6) return address.bytes[0] == 127;
+  std::array<std::uint8_t, 16> loopback{};
+  loopback.back() = 1;
+  return address.bytes == loopback;
+}
+
 std::string to_string(const IpAddress& address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const int family = address.v6 ? AF_INET6 : AF_INET;

@@ -25,6 +25,9 @@ constexpr std::size_t byte_count(const IpAddress& address) {
 // Nothing for what is no numeric address: "localhost", "127.1", "::1%lo".
 std::optional<IpAddress> parse_ip_address(std::string_view text);
 
+// 127.0.0.0/8 and ::1.
+bool is_loopback(const IpAddress& address);
+
 // The one form that every address has: "::1", never "0:0::1".
 std::string to_string(const IpAddress& address);
 

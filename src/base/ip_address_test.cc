@@ -22,6 +22,15 @@ TEST(IpAddress, both_families_read_and_print_in_one_form) {
   }
 }
 
+TEST(IpAddress, loopback_is_what_only_this_machine_reaches) {
+  for (const char* const text : {"127.0.0.1", "127.8.9.10", "::1"}) {
+    EXPECT_TRUE(is_loopback(*parse_ip_address(text))) << text;
+  }
+  for (const char* const text : {"0.0.0.0", "192.168.1.20", "::", "fd00::1", "::2", "7f00::1"}) {
+    EXPECT_FALSE(is_loopback(*parse_ip_address(text))) << text;
+  }
+}
+
 TEST(IpAddress, what_is_no_numeric_address_gives_nothing) {
   for (const std::string& text :
        {std::string(), std::string("localhost"), std::string("127.1"), std::string("1.2.3.256"),

@@ -55,6 +55,10 @@ CREATE TABLE counters (name TEXT PRIMARY KEY, next INTEGER NOT NULL) WITHOUT ROW
 ALTER TABLE deployments ADD COLUMN home TEXT NOT NULL DEFAULT '';
 CREATE INDEX pieces_by_place ON pieces (place);
 )sql",
+    // 2 -> 3: who may use the API.
+    R"sql(
+CREATE TABLE api_keys (digest TEXT PRIMARY KEY) WITHOUT ROWID;
+)sql",
 };
 
 Result<std::string> written_by(Database& database) {

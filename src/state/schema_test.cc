@@ -110,6 +110,7 @@ TEST_F(SchemaTest, version_1_is_migrated_with_all_it_holds) {
             (DeploymentRow{ModelId{"m"}, true, "{\"split\":[4,4]}", ""}));
   EXPECT_EQ(*state.next(Counter::kPlanEpoch), 1001);
   EXPECT_TRUE(state.put_deployment({ModelId{"m"}, true, "{}", "[1]"}));
+  EXPECT_TRUE(state.put_api_key("digest"));
 }
 
 TEST_F(SchemaTest, a_migrated_state_is_opened_again_as_it_is) {

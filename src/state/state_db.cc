@@ -58,6 +58,8 @@ class SqliteStateDb final : public StateDb {
   Result<std::vector<InviteRow>> invites() override;
   Result<void> put_invite(const InviteRow& invite) override;
   Result<void> forget_invite(std::string_view id) override;
+  Result<std::vector<std::string>> api_keys() override;
+  Result<void> put_api_key(std::string_view digest) override;
   Result<std::vector<DeploymentRow>> deployments() override;
   Result<void> put_deployment(const DeploymentRow& deployment) override;
   Result<void> forget_deployment(const ModelId& model) override;
@@ -259,6 +261,16 @@ Result<void> SqliteStateDb::put_invite(const InviteRow& invite) {
 
 Result<void> SqliteStateDb::forget_invite(std::string_view id) {
   return execute("DELETE FROM invites WHERE id = ?", id);
+}
+
+Result<std::vector<std::string>> SqliteStateDb::api_keys() {
+  return rows<std::string>("SELECT digest FROM api_keys ORDER BY digest",
+                           [](const Statement& row) { return row.text(0); });
+}
+
+Result<void> SqliteStateDb::put_api_key(std::string_view digest) {
+  RETURN_IF_ERROR(check_sizes(digest));
+  return execute("INSERT OR IGNORE INTO api_keys VALUES (?)", digest);
 }
 
 Result<std::vector<DeploymentRow>> SqliteStateDb::deployments() {

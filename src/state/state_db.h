@@ -23,7 +23,7 @@
 namespace salvage::state {
 
 // Grows with every change of the tables; older states are migrated when they are opened.
-inline constexpr int kSchemaVersion = 2;
+inline constexpr int kSchemaVersion = 3;
 // 4 KiB each: 1 GiB. Catalogue entries of a hundred models take some 100 MiB.
 inline constexpr std::uint32_t kPageCountMax = 262144;
 inline constexpr std::size_t kValueBytesMax = std::size_t{64} << 20;  // of one text or entry
@@ -137,6 +137,10 @@ class StateDb {
   virtual Result<std::vector<InviteRow>> invites() = 0;
   virtual Result<void> put_invite(const InviteRow& invite) = 0;
   virtual Result<void> forget_invite(std::string_view id) = 0;
+
+  // Digests of the keys with which the API may be used.
+  virtual Result<std::vector<std::string>> api_keys() = 0;
+  virtual Result<void> put_api_key(std::string_view digest) = 0;
 
   virtual Result<std::vector<DeploymentRow>> deployments() = 0;
   virtual Result<void> put_deployment(const DeploymentRow& deployment) = 0;

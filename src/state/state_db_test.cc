@@ -138,6 +138,13 @@ TEST_F(StateDbTest, joining_uses_the_code_and_adds_the_member_together) {
   EXPECT_TRUE(state_->invites()->empty());
 }
 
+TEST_F(StateDbTest, keys_of_the_api_are_kept_as_digests) {
+  open();
+  EXPECT_TRUE(state_->api_keys()->empty());
+  for (const char* const digest : {"bb", "aa", "bb"}) ASSERT_TRUE(state_->put_api_key(digest));
+  EXPECT_EQ(*state_->api_keys(), (std::vector<std::string>{"aa", "bb"}));
+}
+
 TEST_F(StateDbTest, a_model_goes_with_all_that_belongs_to_it) {
   open();
   for (const char* const model : {"m", "n"}) {
