@@ -10,15 +10,17 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "api/bounded_json.h"
 #include "base/unix_socket.h"
 #include "gateway/admin_routes.h"
 #include "gateway/admin_server.h"
-#include "gateway/bounded_json.h"
 
 namespace salvage::gateway {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using api::Json;
+using api::parse_bounded_json;
+using api::to_line;
 
 // An answer's text stands twice in its last line's neighbourhood; JSON may make six bytes of one.
 constexpr std::size_t kAnswerBytesMax = std::size_t{256} << 20;

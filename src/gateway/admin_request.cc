@@ -10,12 +10,14 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gateway/bounded_json.h"
+#include "api/bounded_json.h"
 
 namespace salvage::gateway {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using api::Json;
+using api::parse_bounded_json;
+using api::to_line;
 
 constexpr std::size_t kNameBytesMax = 512;
 constexpr std::size_t kPromptBytesMax = std::size_t{64} << 20;

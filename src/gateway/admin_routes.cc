@@ -7,13 +7,14 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "gateway/bounded_json.h"
+#include "api/bounded_json.h"
 #include "gateway/info_json.h"
 
 namespace salvage::gateway {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using api::Json;
+using api::to_line;
 
 AdminAnswer refuse(const Error& error) {
   return {.status = http_status(error.code()), .body = error_line(error)};
