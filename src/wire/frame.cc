@@ -26,6 +26,11 @@ std::uint32_t header_check(std::span<const std::byte, kFrameHeaderBytes> bytes) 
   return static_cast<std::uint32_t>(xxh3(bytes.first<kHeaderCheckAt>()));
 }
 
+// A machine of any version must be able to say what it is, and be told why it isn't let in.
+bool is_for_every_version(FrameType type) {
+  return type == FrameType::kHello || type == FrameType::kHelloReply;
+}
+
 Result<void> check_lengths(const FrameHeader& header) {
   const std::uint32_t body_max = body_bytes_max(header.type);
   if (header.body_bytes > body_max) {
@@ -132,12 +137,13 @@ Result<FrameHeader> decode_header(std::span<const std::byte, kFrameHeaderBytes> 
   }
   FrameHeader header;
   header.version = load<std::uint16_t>(&bytes[kVersionAt]);
-  if (header.version < kWireVersionMin || header.version > kWireVersion) {
+  header.type = static_cast<FrameType>(load<std::uint8_t>(&bytes[kTypeAt]));
+  const bool known = header.version >= kWireVersionMin && header.version <= kWireVersion;
+  if (!known && !is_for_every_version(header.type)) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("the peer speaks wire version {}, this program {} to {}",
                             header.version, kWireVersionMin, kWireVersion));
   }
-  header.type = static_cast<FrameType>(load<std::uint8_t>(&bytes[kTypeAt]));
   if (frame_type_name(header.type).empty()) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("unknown frame type {}", load<std::uint8_t>(&bytes[kTypeAt])));

@@ -97,7 +97,9 @@ using FrameHeaderBytes = std::array<std::byte, kFrameHeaderBytes>;
 FrameHeaderBytes encode_header(const FrameHeader& header);
 
 // Checks magic, header check, version, type and both lengths, so that nothing larger than a named
-// limit is ever read or allocated on the word of a peer.
+// limit is ever read or allocated on the word of a peer. hello and hello_reply are read in whatever
+// version they come: the versions that they name are compared afterwards (wire/control.h), and each
+// side hears of both.
 Result<FrameHeader> decode_header(std::span<const std::byte, kFrameHeaderBytes> bytes);
 
 std::uint64_t payload_checksum(std::span<const std::byte> body, std::span<const std::byte> data);

@@ -54,6 +54,19 @@ TEST(FrameHeader, another_version_is_refused_by_name_of_both) {
   }
 }
 
+TEST(FrameHeader, introductions_of_every_version_are_read) {
+  FrameHeader header;
+  for (const FrameType type : {FrameType::kHello, FrameType::kHelloReply}) {
+    for (const int version : {0, kWireVersion + 1, 0xFFFF}) {
+      header.type = type;
+      header.version = static_cast<std::uint16_t>(version);
+      const auto decoded = decode_header(encode_header(header));
+      ASSERT_TRUE(decoded) << decoded.error().message();
+      EXPECT_EQ(*decoded, header);
+    }
+  }
+}
+
 TEST(FrameHeader, unknown_types_are_refused) {
   FrameHeader header = sample();
   for (const int type : {0, 26, 31, 35, 47, 49, 255}) {
