@@ -389,7 +389,12 @@ DeploymentActions Deployment::pipeline_connected(PlanEpoch epoch) {
 DeploymentActions Deployment::link_failed(PlanEpoch epoch, std::string_view reason) {
   DeploymentActions actions;
   if (!runs(state_) || epoch != epoch_) return actions;
-  fail_try(fmt::format("a link of the pipeline failed: {}", reason), actions);
+  std::string text = fmt::format("a link of the pipeline ({}) failed: {}", names_text(), reason);
+  if (state_ != DeploymentState::kReady) {
+    fail_try(std::move(text), actions);
+  } else if (!symptom_) {
+    symptom_ = Symptom{std::move(text), now_ + kCauseWait};
+  }
   return actions;
 }
 
@@ -413,6 +418,7 @@ DeploymentActions Deployment::tick(TimePoint now) {
   }
   const Duration here = now_ - entered_;
   if (state_ == DeploymentState::kReady && here >= kStableAfter) failure_count_ = 0;
+  if (symptom_ && now_ >= symptom_->until) fail_try(std::string(symptom_->reason), actions);
   if (state_ == DeploymentState::kWaiting && retry_at_ && now_ >= *retry_at_) {
     replan("", actions);
   } else if ((state_ == DeploymentState::kStarting || state_ == DeploymentState::kLinking) &&
@@ -431,6 +437,7 @@ void Deployment::forgive_stall(TimePoint now) {
   entered_ += gap;
   stop_until_ += gap;
   return_until_ += gap;
+  if (symptom_) symptom_->until += gap;
 }
 
 // --- the machinery ------------------------------------------------------------------------------
@@ -450,6 +457,7 @@ void Deployment::persist(DeploymentActions& actions) const {
 
 // Ends everything that the present epoch started; without one there is nothing to end.
 void Deployment::stop_all(std::string_view reason, DeploymentActions& actions) {
+  symptom_.reset();
   if (epoch_.value == 0) return;
   actions.push_back(FailRequests{epoch_, std::string(reason)});
   for (const StageStatus& stage : stages_) {
@@ -528,6 +536,13 @@ std::string Deployment::stage_text(StageRef stage) const {
   const planner::PlacedStage& placed = stages_[stage.stage.value].placed;
   return fmt::format("stage {} on {} (layers {}:{})", stage.stage.value, placed.name,
                      placed.layers.begin, placed.layers.end);
+}
+
+// The machines of the pipeline in their order.
+std::string Deployment::names_text() const {
+  std::vector<std::string_view> names;
+  for (const StageStatus& stage : stages_) names.push_back(stage.placed.name);
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 DeploymentStatus Deployment::status() const {

@@ -41,6 +41,8 @@ inline constexpr Duration kPauseMax = std::chrono::seconds(60);
 inline constexpr Duration kStableAfter = std::chrono::seconds(60);
 inline constexpr Duration kReturnWait = std::chrono::seconds(30);
 inline constexpr Duration kStopWait = std::chrono::seconds(10);
+// A link breaks before anybody has seen which process behind it died.
+inline constexpr Duration kCauseWait = std::chrono::seconds(1);
 inline constexpr Duration kAnswerWait = std::chrono::seconds(60);  // starting and linking
 
 enum class DeploymentState {
@@ -174,6 +176,8 @@ class Deployment {
   // A worker that could not start or load, or that died, at whatever time.
   DeploymentActions stage_failed(StageRef stage, StageFailure failure);
   DeploymentActions pipeline_connected(PlanEpoch epoch);
+  // A link of the coordinator's own. Of a ready pipeline it is a symptom: what stage_failed() or
+  // node_lost() say within kCauseWait is given as the reason, and the link's end only otherwise.
   DeploymentActions link_failed(PlanEpoch epoch, std::string_view reason);
   DeploymentActions stages_stopped(const NodeId& node, PlanEpoch epoch);
 
@@ -213,6 +217,7 @@ class Deployment {
   bool is_home(const NodeId& node) const;
   std::string missing_home() const;  // names; empty if none is missing
   std::string stage_text(StageRef stage) const;
+  std::string names_text() const;
 
   ModelId model_;
   DeploymentState state_ = DeploymentState::kUnloaded;
@@ -234,6 +239,11 @@ class Deployment {
   TimePoint entered_;       // the present state, at
   TimePoint stop_until_;    // nodes that stop are waited for until then
   TimePoint return_until_;  // lost nodes are waited for until then
+  struct Symptom {
+    std::string reason;
+    TimePoint until;  // a cause is waited for
+  };
+  std::optional<Symptom> symptom_;  // only while ready
   WaitFor wait_for_ = WaitFor::kPause;
   std::optional<TimePoint> retry_at_;
 };

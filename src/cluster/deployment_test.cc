@@ -219,6 +219,37 @@ TEST_F(DeploymentTest, a_worker_that_dies_is_replaced_after_a_pause_in_a_new_epo
   carry_out(3);
 }
 
+TEST_F(DeploymentTest, a_broken_link_waits_for_whoever_knows_what_broke_it) {
+  make_ready();
+  on(deployment_.link_failed(PlanEpoch{epoch_}, "the peer closed the connection"));
+  on(deployment_.link_failed(PlanEpoch{epoch_}, "the other one as well"));
+  EXPECT_TRUE(last_.empty());
+  EXPECT_EQ(state(), DeploymentState::kReady);
+  on(deployment_.stage_failed(stage(1), {"died: killed by signal 9", ""}));
+  EXPECT_EQ(all<FailRequests>()[0].reason,
+            "stage 1 on node-b (layers 4:8): died: killed by signal 9");
+  EXPECT_EQ(deployment_.status().failure_count, 1);
+  stop_answered(epoch_);
+  pass(2);
+  EXPECT_EQ(deployment_.status().failure_count, 1) << "the link's end was the same failure";
+  plan("abc");
+  carry_out(3);
+  on(deployment_.link_failed(PlanEpoch{epoch_}, "the peer closed the connection"));
+  on(deployment_.node_lost(node_of('c'), "left 5 pings unanswered"));
+  EXPECT_THAT(all<FailRequests>()[0].reason, HasSubstr("lost node node-c"));
+}
+
+TEST_F(DeploymentTest, a_broken_link_that_nobody_explains_ends_the_pipeline_by_itself) {
+  make_ready();
+  on(deployment_.link_failed(PlanEpoch{epoch_}, "the peer closed the connection"));
+  pass(1);
+  ASSERT_EQ(all<FailRequests>().size(), 1);
+  EXPECT_EQ(
+      all<FailRequests>()[0].reason,
+      "a link of the pipeline (node-a, node-b, node-c) failed: the peer closed the connection");
+  EXPECT_EQ(state(), DeploymentState::kWaiting);
+}
+
 TEST_F(DeploymentTest, no_new_plan_before_the_old_stages_have_stopped) {
   make_ready();
   on(deployment_.stage_failed(stage(1), {"died", ""}));

@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "engine/text.h"
 #include "pipeline/pipeline_client.h"
@@ -28,7 +30,8 @@ struct PipelineOrder {
   std::uint32_t position_planes = 1;
   std::uint32_t vocabulary_size = 0;
   engine::TextTools text;
-  std::function<void(const Error&)> broken;  // a link ended; from a thread of the client
+  // A link ended; from a thread of the client. Whoever learns why calls fail_all().
+  std::function<void(const Error&)> broken;
 };
 
 class ClusterPipeline {
@@ -38,7 +41,13 @@ class ClusterPipeline {
       PipelineOrder order, std::unique_ptr<transport::Connection> results,
       transport::Transport& transport, const Clock& clock);
 
+  ~ClusterPipeline();
+  ClusterPipeline(const ClusterPipeline&) = delete;
+  ClusterPipeline& operator=(const ClusterPipeline&) = delete;
+
   pipeline::PipelineClient& client() { return *client_; }
+  // Every live answer, and every later one, fails with this, also if a link has ended before.
+  void fail_all(const Error& error) EXCLUDES(mutex_);
   const engine::TextTools& text() const { return order_.text; }
   PlanEpoch epoch() const { return order_.epoch; }
   const pipeline::SchedulerLimits& limits() const { return order_.limits; }
@@ -53,11 +62,19 @@ class ClusterPipeline {
  private:
   explicit ClusterPipeline(PipelineOrder order) : order_(std::move(order)) {}
 
+  // What ended a link, by whoever knows; the link's own words if nobody says so in time.
+  Error explain(Error error) EXCLUDES(mutex_);
+  void tell(const Error& cause) EXCLUDES(mutex_);
+
   const PipelineOrder order_;
   std::unique_ptr<transport::Connection> first_;
   std::unique_ptr<transport::Connection> results_;
   std::unique_ptr<pipeline::PipelineClient> client_;
   std::atomic<std::uint32_t> running_ = 0;
+
+  Mutex mutex_;
+  Condition told_;
+  std::optional<Error> cause_ GUARDED_BY(mutex_);
 };
 
 }  // namespace salvage::coordinator

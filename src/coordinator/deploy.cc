@@ -345,7 +345,7 @@ void Service::act_on(Entry& entry, const cluster::StopStages& action) {
 
 void Service::act_on(Entry& entry, const cluster::FailRequests& action) {
   if (!entry.pipeline || entry.pipeline->epoch() != action.epoch) return;
-  entry.pipeline->client().fail_all(Error(ErrorCode::kUnavailable, action.reason));
+  entry.pipeline->fail_all(Error(ErrorCode::kUnavailable, action.reason));
 }
 
 void Service::act_on(Entry& entry, const cluster::Announce& action) {

@@ -79,7 +79,7 @@ Service::~Service() {
         for (auto& [id, session] : sessions_) session->close();
         for (auto& [model, entry] : entries_) {
           if (entry->pipeline) {
-            entry->pipeline->client().fail_all(
+            entry->pipeline->fail_all(
                 Error(ErrorCode::kCancelled, "the coordinator is shutting down"));
           }
         }
