@@ -78,7 +78,8 @@ Json anthropic_usage(const Usage& usage) {
 
 Json responses_usage(const Usage& usage) {
   Json json{{"input_tokens", usage.prompt_tokens}};
-  json["input_tokens_details"]["cached_tokens"] = usage.cached_tokens;
+  json["input_tokens_details"] = {{"cached_tokens", usage.cached_tokens},
+                                  {"cache_write_tokens", 0}};
   json["output_tokens"] = usage.answer_tokens;
   json["output_tokens_details"]["reasoning_tokens"] = usage.reasoning_tokens;
   json["total_tokens"] = usage.prompt_tokens + usage.answer_tokens;

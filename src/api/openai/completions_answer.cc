@@ -50,10 +50,9 @@ Json parallel_logprobs(std::span<const TokenLogprob> tokens, std::size_t& offset
   return json;
 }
 
-const std::string& echoed_prompt(const AnswerInfo& info, std::size_t choice) {
-  static const std::string kNothing;
+std::string_view echoed_prompt(const AnswerInfo& info, std::size_t choice) {
   const std::size_t prompt = choice / std::max(info.choices_per_prompt, 1U);
-  return info.echo && prompt < info.prompts.size() ? info.prompts[prompt] : kNothing;
+  return info.echo && prompt < info.prompts.size() ? std::string_view(info.prompts[prompt]) : "";
 }
 
 class CompletionsStream final : public AnswerStream {
@@ -69,7 +68,7 @@ class CompletionsStream final : public AnswerStream {
 
   void write_begin(const Accepted& /*accepted*/) override {
     for (std::uint32_t i = 0; i < so_far_.choices.size(); ++i) {
-      const std::string& prompt = echoed_prompt(info_, i);
+      const std::string_view prompt = echoed_prompt(info_, i);
       if (!prompt.empty()) out_ += sse_data(frame(i, prompt, nullptr));
     }
   }
@@ -109,7 +108,7 @@ class CompletionsStream final : public AnswerStream {
 
   void write_failure(const ApiError& error) override { out_ += openai_failure(error, info_); }
 
-  Json frame(std::uint32_t index, const std::string& text, Json reason) const {
+  Json frame(std::uint32_t index, std::string_view text, Json reason) const {
     Json choice{{"index", index}, {"text", text}, {"logprobs", nullptr}};
     choice["finish_reason"] = std::move(reason);
     Json json = openai_frame(info_, kCompletion);
@@ -142,7 +141,7 @@ Json completions_whole(const AnswerInfo& info, const AnswerSoFar& so_far) {
     const ChoiceSoFar& choice = so_far.choices[i];
     std::size_t offset = 0;
     Json one{{"index", i}};
-    one["text"] = echoed_prompt(info, i) + choice.segments.joined(SegmentKind::kText);
+    one["text"] = std::string(echoed_prompt(info, i)) + choice.segments.joined(SegmentKind::kText);
     one["logprobs"] =
         info.has_logprobs ? parallel_logprobs(choice.logprobs, offset) : Json(nullptr);
     one["finish_reason"] = openai_reason(choice.finished->reason, false);

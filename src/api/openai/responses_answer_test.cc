@@ -66,7 +66,8 @@ TEST(ResponsesStream, the_last_event_holds_the_items_that_were_done) {
   EXPECT_EQ(done[3]["input"], "*** \"x\"");
   EXPECT_EQ(whole(info_with_patch(), kFull), data.back()["response"]);
   EXPECT_EQ(to_line(data.back()["response"]["usage"]),
-            R"({"input_tokens":10,"input_tokens_details":{"cached_tokens":4},"output_tokens":3,)"
+            R"({"input_tokens":10,"input_tokens_details":{"cached_tokens":4,)"
+            R"("cache_write_tokens":0},"output_tokens":3,)"
             R"("output_tokens_details":{"reasoning_tokens":0},"total_tokens":13})");
 }
 
