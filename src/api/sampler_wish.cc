@@ -68,7 +68,7 @@ struct SamplerName {
   std::string_view other;  // names that clients use too, '|' around each
 };
 
-// llama.cpp's samplers and the letters of its short form.
+// llama.cpp's samplers and the letters of its short form, but the one for filling in.
 constexpr SamplerName kSamplerNames[] = {
     {"penalties", 'e', "|"},
     {"dry", 'd', "|"},
@@ -79,7 +79,6 @@ constexpr SamplerName kSamplerNames[] = {
     {"min_p", 'm', "|minp|"},
     {"xtc", 'x', "|"},
     {"temperature", 't', "|temp|"},
-    {"infill", 'i', "|"},
     {"adaptive_p", 'a', "|adaptivep|"},
 };
 

@@ -146,6 +146,7 @@ TEST(SamplerWish, samplers_are_named_or_lettered) {
   EXPECT_EQ(refused_sampler({{"samplers", Json::array({"top_q"})}}).param, "samplers");
   EXPECT_EQ(refused_sampler({{"samplers", Json::array({"|"})}}).param, "samplers");
   EXPECT_EQ(refused_sampler({{"samplers", 1}}).param, "samplers");
+  EXPECT_EQ(refused_sampler({{"samplers", "i"}}).param, "samplers");
 }
 
 }  // namespace

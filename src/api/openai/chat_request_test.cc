@@ -158,7 +158,8 @@ TEST(ChatRequest, the_templates_variables_and_thinking) {
   EXPECT_EQ(to_line(both.template_kwargs),
             R"({"x":[1],"enable_thinking":false,"reasoning_effort":"low"})");
   EXPECT_EQ(both.enable_thinking, false);
-  const ChatWish none = chat_of(R"("reasoning_effort": "none")");
+  const ChatWish none = chat_of(
+      R"("chat_template_kwargs": {"reasoning_effort": "high"}, "reasoning_effort": "none")");
   EXPECT_EQ(none.enable_thinking, false);
   EXPECT_TRUE(none.template_kwargs.empty());
   EXPECT_EQ(chat_of(R"("think": true)").enable_thinking, true);
