@@ -170,11 +170,11 @@ class Machine:
         rows = self.ask("ps")["deployments"]
         return rows[0] if rows else None
 
-    def is_loaded(self, seconds=LOAD_S):
-        """Waits until the one deployment is ready, and returns it."""
+    def is_loaded(self, after=0, seconds=LOAD_S):
+        """Waits until the one deployment is ready, with a plan after this one; returns it."""
         def ready():
             row = self.deployment()
-            return row if row and row["state"] == "ready" else None
+            return row if row and row["state"] == "ready" and row["epoch"] > after else None
         return wait_until(ready, seconds, lambda: f"loaded: {self.deployment()}", PAUSE_S)
 
     def run(self, prompt, tokens, *arguments, seconds=COMMAND_S):

@@ -10,53 +10,23 @@ probes.py as the strangers; the archive is the program of this build, packed as 
 
 Environment: SALVAGE_BINARY, and SALVAGE_MODEL_SMOLLM2 as for cluster_test.py.
 """
-import atexit
-import functools
 import json
 import os
-import pathlib
 import re
-import shutil
-import signal
-import subprocess
 import sys
-import tarfile
-import tempfile
 import time
-import traceback
 
-from cluster import BINARY, DOWNLOAD_PORT, Cluster, is_salvage
-from netns import Unavailable
+from cluster import DOWNLOAD_PORT, Cluster, is_salvage
+from portable import packed
 from probes import probe_command
 from processes import wait_until
+from scenarios import check, main, scenario
 
 LIMIT_S = 90
 CLOSES_S = 8  # the port, after the last code is used up or has ended
 LINE = re.compile(r"^ +(sh -c '.*')$", re.MULTILINE)
 PATH = re.compile(r"https://\$a(/salvage/([0-9a-f]{16})/([0-9a-f]{32})/salvage\.tar\.gz)")
 SSL_PIN_MISMATCH = 90  # curl's exit code
-TESTS = {}
-
-
-def test(function):
-    TESTS[function.__name__] = function
-    return function
-
-
-def check(condition, message):
-    if not condition:
-        raise AssertionError(message)
-
-
-@functools.cache
-def packed():
-    """The program of this build as an archive, without what debuggers want; for the whole run."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="salvage-download-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    subprocess.run(["strip", "-o", str(folder / "salvage"), BINARY], check=True)
-    with tarfile.open(folder / "portable.tar.gz", "w:gz", compresslevel=1) as pack:
-        pack.add(folder / "salvage", "salvage/bin/salvage")
-    return folder / "portable.tar.gz"
 
 
 class Scene(Cluster):
@@ -97,7 +67,7 @@ class Scene(Cluster):
         return DOWNLOAD_PORT in [port for _, port in listening]
 
 
-@test
+@scenario(LIMIT_S)
 def the_line_joins_a_machine_and_then_the_port_is_closed():
     with Scene() as scene:
         scene.up()
@@ -116,7 +86,7 @@ def the_line_joins_a_machine_and_then_the_port_is_closed():
         check(scene.is_listening(), "a new code opens it again")
 
 
-@test
+@scenario(LIMIT_S)
 def who_has_no_token_gets_nothing():
     with Scene() as scene:
         scene.up()
@@ -140,7 +110,7 @@ def who_has_no_token_gets_nothing():
         check(token not in said, "tokens are not logged")
 
 
-@test
+@scenario(LIMIT_S)
 def a_code_that_was_used_has_ended_or_was_taken_back_opens_nothing():
     with Scene(3) as scene:
         scene.up()
@@ -159,7 +129,7 @@ def a_code_that_was_used_has_ended_or_was_taken_back_opens_nothing():
         scene.gets(keeper)
 
 
-@test
+@scenario(LIMIT_S)
 def the_token_lets_nobody_join():
     with Scene() as scene:
         scene.up()
@@ -170,7 +140,7 @@ def the_token_lets_nobody_join():
         scene.others[0].fails_to_join(f"slv1.{token}", "join code")
 
 
-@test
+@scenario(LIMIT_S)
 def somebody_in_between_is_refused_before_anything_is_fetched():
     """The other machine answers at the address with a coordinator's service, but another key."""
     with Scene(3) as scene:
@@ -189,7 +159,7 @@ def somebody_in_between_is_refused_before_anything_is_fetched():
         check("event=refused" not in impostor.process.err, "the token was not even sent")
 
 
-@test
+@scenario(LIMIT_S)
 def crowds_and_garbage_keep_nobody_out():
     with Scene(3) as scene:
         scene.up()
@@ -216,7 +186,7 @@ def program_of(machine):
     return next(pid for pid in machine.host.pids() if is_salvage(pid))
 
 
-@test
+@scenario(LIMIT_S)
 def without_an_archive_or_with_a_taken_port_the_rest_works_and_it_is_said():
     with Scene() as scene:
         scene.up("--download-port", 0)
@@ -232,38 +202,5 @@ def without_an_archive_or_with_a_taken_port_the_rest_works_and_it_is_said():
         scene.others[0].joins(scene.first.invite())
 
 
-def run(name):
-    def on_alarm(*_):
-        raise AssertionError(f"{name} took longer than {LIMIT_S} s")
-    begin = time.monotonic()
-    signal.signal(signal.SIGALRM, on_alarm)
-    signal.alarm(LIMIT_S)
-    try:
-        TESTS[name]()
-        print(f"-- {name}: ok, {time.monotonic() - begin:.1f} s", flush=True)
-        return True
-    except Unavailable:
-        raise
-    except Exception:  # pylint: disable=broad-except
-        traceback.print_exc()
-        print(f"-- {name}: FAILED after {time.monotonic() - begin:.1f} s", flush=True)
-        return False
-    finally:
-        signal.alarm(0)
-
-
-def main(names):
-    unknown = [name for name in names if name not in TESTS]
-    if unknown:
-        sys.exit(f"error: no test {', '.join(unknown)}; there are: {', '.join(TESTS)}")
-    packed()  # not on the time of the first test
-    try:
-        failed = [name for name in names or TESTS if not run(name)]
-    except Unavailable as error:
-        sys.exit(f"error: {error}")
-    print(json.dumps({"tests": len(names or TESTS), "failed": failed}))
-    sys.exit(bool(failed))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1:], __doc__, prepare=packed)  # not on the time of the first

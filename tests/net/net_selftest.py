@@ -1,25 +1,19 @@
-"""The test network itself: does it do what its tests believe? Under 30 s.
+"""The test network itself: does it do what its tests believe? limits_selftest.py measures its limits,
+cleanup_selftest.py kills its runs.
 
-Method: small probes inside the hosts measure what a fault claims to do: rates, shares of a core,
-round trips, cuts. The last tests kill a run with -9 and look for what it left.
+Method: small probes inside the hosts look at what a fault claims to do: cuts, losses, clocks, disks.
 """
 import errno
-import os
-import pathlib
 import signal
-import subprocess
 import sys
 import time
 import unittest
 
 import faults
-from netns import Net, Unavailable, leftovers, own_prefix
-from probes import answer_of, probe_command
-from processes import end_by_id, is_running, wait_until
-
-HERE = pathlib.Path(__file__).resolve().parent
-MEASURE_S = 1.0
-PORT = 5000
+from netns import Net
+from probes import answer_of
+from processes import wait_until
+from selftest_tools import PORT, connects, listening, run_tests
 
 
 def setUpModule():
@@ -29,30 +23,6 @@ def setUpModule():
 
 def tearDownModule():
     net.close()
-
-
-def listening(host, *arguments):
-    return host.run(probe_command(*arguments)).expect("listening", 10)
-
-
-def round_trips(host, peer, count=20, address=None):
-    server = listening(peer, "echo", PORT, count)
-    took = host.probe("rtt", address or peer.address, PORT, count)
-    server.wait(5)
-    return took
-
-
-def mbit(host, peer):
-    server = listening(peer, "sink", PORT)
-    host.probe("source", peer.address, PORT, MEASURE_S)
-    return answer_of(server.wait(10))["mbit"]
-
-
-def connects(host, address, port=22):
-    """Refused counts as reached: somebody answered. Waits one second."""
-    script = ("import socket,sys\ntry:\n socket.create_connection((sys.argv[1],int(sys.argv[2])),1)\n"
-              "except ConnectionRefusedError: pass\nexcept OSError as e: sys.exit(str(e))")
-    return host.call([sys.executable, "-c", script, address, port]).code == 0
 
 
 class Hosts(unittest.TestCase):
@@ -128,75 +98,6 @@ class Hosts(unittest.TestCase):
         sent = second.probe("garbage", first.address, PORT, 0.5, 1)
         self.assertGreater(sent["sent"], 1)
         server.end()
-
-
-class Limits(unittest.TestCase):
-    def test_a_rate_holds_in_both_directions(self):
-        first, second = net.hosts[:2]
-        free = mbit(first, second)
-        self.assertGreater(free, 300, "without a limit the network must not be the slow part")
-        for rate in (100, 20):
-            second.limit_rate(rate)
-            there, back = mbit(first, second), mbit(second, first)
-            second.limit_rate(None)
-            for measured in (there, back):
-                self.assertGreater(measured, 0.85 * rate)
-                self.assertLess(measured, 1.1 * rate)
-
-    def test_quotas_give_shares_of_a_core(self):
-        host, shares = net.hosts[2], {}
-        for percent in (100, 50, 25):
-            host.slow_down(percent)
-            # The best of two: others may want this core, too.
-            shares[percent] = max(host.probe("spin", MEASURE_S)["share"] for _ in range(2))
-        host.lift_quota()
-        free = host.probe("spin", MEASURE_S)["share"]
-        print(f"shares of a core: {shares}, {free} without quota", file=sys.stderr)
-        for percent, share in shares.items():
-            self.assertLess(share, percent / 100 + 0.05)
-            self.assertGreater(share, min(percent / 100, free) * 0.7)
-
-    def test_the_relay_takes_its_time_and_no_more(self):
-        with Net(1) as slow:
-            near = slow.hosts[0]
-            far = slow.add_host("far", connected=False)
-            relay = faults.connect_with_delay(far, slow.lans[0], 5000)
-            took = round_trips(near, far, 50)
-            again = near.call(["ping", "-c", "5", "-i", "0.02", "-q", far.name])
-            self.assertEqual(again.code, 0, again)
-            rates = []
-            for rate in (None, 100):
-                if rate:
-                    far.limit_rate(rate)
-                rates += [mbit(near, far), mbit(far, near)]
-            ear = listening(far, "hear", "ff02::7420", 7420, 5, 1)
-            near.probe("shout", "ff02::7420", 7420, "hello")
-            self.assertEqual(answer_of(ear.wait(10)), {"heard": ["hello"]})
-            relay.end()
-            print(f"relay, 5 ms each way: round trip {took}; {[round(one) for one in rates]} Mbit/s "
-                  f"(free there, back; 100 Mbit/s there, back); {relay.err.split(chr(10))[:2]}",
-                  file=sys.stderr)
-            self.assertGreaterEqual(took["min_ms"], 10)
-            self.assertLess(took["min_ms"], 10.5)
-            self.assertLess(took["median_ms"], 12)
-            for measured in rates[2:]:
-                self.assertGreater(measured, 80)
-                self.assertLess(measured, 105)
-            self.assertNotIn("far", connected_names(near, slow))
-
-    def test_jitter_stays_within_its_range(self):
-        with Net(1) as slow:
-            far = slow.add_host("far", connected=False)
-            faults.connect_with_delay(far, slow.lans[0], 2000, jitter_us=4000, seed=7)
-            took = round_trips(slow.hosts[0], far, 60)
-            self.assertGreaterEqual(took["min_ms"], 4)
-            self.assertGreater(took["max_ms"] - took["min_ms"], 2)
-            self.assertLess(took["median_ms"], 13)
-
-
-def connected_names(host, network):
-    return [peer.name for peer in network.hosts if peer is not host and peer.interfaces
-            and connects(host, peer.address)]
 
 
 class Faults(unittest.TestCase):
@@ -292,72 +193,5 @@ class Faults(unittest.TestCase):
         self.assertFalse((host.data / "big").exists())
 
 
-# A run that is killed in the middle; it says what it made.
-VICTIM = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from netns import Net
-import faults
-net = Net(2)
-net.hosts[0].slow_down(50)
-disk = faults.SmallDisk(net.hosts[1].data, 1)
-process = net.hosts[0].run(["sh", "-c", "sleep 300 & sleep 300"])
-print(net.prefix, net._guard.pid, *net.hosts[0].pids(), flush=True)
-sys.stdin.read()
-"""
-
-
-class CleaningUp(unittest.TestCase):
-    def victim(self):
-        process = subprocess.Popen([sys.executable, "-B", "-c", VICTIM, str(HERE)],
-                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.addCleanup(self.bury, process)
-        prefix, guard, *pids = process.stdout.readline().decode().split()
-        self.assertTrue(leftovers(prefix))
-        return process, prefix, int(guard), list(map(int, pids))
-
-    def bury(self, process):
-        if process.poll() is None:
-            process.kill()
-        process.wait(10)
-        process.stdin.close()
-        process.stdout.close()
-
-    def test_a_net_that_is_closed_leaves_nothing(self):
-        with Net(1) as small:
-            process = small.hosts[0].run(["sh", "-c", "sleep 300 & sleep 300"])
-            wait_until(lambda: len(small.hosts[0].pids()) >= 2, 5, "its child has started")
-            pids, prefix = small.hosts[0].pids(), small.prefix
-            self.assertIn(process.pid, pids)
-        self.assertEqual(leftovers(prefix), [])
-        self.assertEqual([pid for pid in pids if is_running(pid)], [])
-
-    def test_the_guard_removes_what_a_killed_run_made(self):
-        process, prefix, _, pids = self.victim()
-        os.kill(process.pid, signal.SIGKILL)
-        wait_until(lambda: not leftovers(prefix), 10, lambda: f"gone: {leftovers(prefix)}")
-        wait_until(lambda: not [pid for pid in pids if is_running(pid)], 5, "its processes have ended")
-
-    def test_the_next_run_removes_what_even_the_guard_could_not(self):
-        process, prefix, guard, pids = self.victim()
-        self.assertEqual(end_by_id([guard]), [])
-        self.bury(process)
-        self.assertTrue(leftovers(prefix))
-        with Net(1):
-            self.assertEqual(leftovers(prefix), [])
-        self.assertEqual([pid for pid in pids if is_running(pid)], [])
-
-    def test_what_a_living_run_made_is_left_alone(self):
-        _, prefix, _, _ = self.victim()
-        before = leftovers(prefix)
-        with Net(1):
-            pass
-        self.assertEqual(leftovers(prefix), before)
-        self.assertTrue(leftovers(own_prefix()), "our own")
-
-
 if __name__ == "__main__":
-    try:
-        unittest.main(verbosity=2)
-    except Unavailable as error:
-        sys.exit(f"error: {error}")
+    run_tests()

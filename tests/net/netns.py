@@ -10,9 +10,8 @@ Each host has one interface eth0 (198.18.x.10 up, fd00:51:x::10 up), a name that
 home and data folders, and its own processes. Nothing of a host can be reached from outside, nor the
 other way round. Needs root, iproute2; nft for faults.py.
 
-Everything that is made has a name with this process's id and start time in it, so that what a killed
-run left behind is known as such: a guard process removes it when its parent dies, and the next Net
-does if even the guard was killed.
+Nets of several processes live beside each other; none sees another. What a killed run left behind is
+removed by its guard process, or by the next Net if even that was killed: cleanup.py.
 
     netns.py --check    says in one sentence why namespaces can't be made here, if so
 """
@@ -25,127 +24,19 @@ import subprocess
 import sys
 import tempfile
 
+import quotas
+from cleanup import (OVERLAYS, guard_command, machine_lock, own_prefix, remove_everything_of,
+                     remove_orphans)
 from probes import answer_of, probe_command
-from processes import Process, end_by_id, start_time, wait_until
+from processes import Process, Unavailable, system
 
-PREFIX = "salvage-net."
-NAMES = pathlib.Path("/run/netns")        # where iproute2 keeps namespaces by name
-OVERLAYS = pathlib.Path("/etc/netns")     # files that `ip netns exec` lays over /etc
-QUOTA_ROOT = pathlib.Path("/sys/fs/cgroup/cpu")
-QUOTA_PERIOD_US = 20_000                  # short: a slow machine is slow all the time, not in turns
 LAN_MTU = 1500
 _serial = itertools.count()
-
-
-class Unavailable(Exception):
-    """This machine lacks what a test needs; the message says what."""
-
-
-def system(*command, given=None):
-    """Runs a tool of the system that must succeed; returns what it wrote."""
-    done = subprocess.run(list(map(str, command)), input=given, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, timeout=30, check=False, encoding="utf-8")
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(map(str, command))}: {done.stderr.strip()}\n{given or ''}")
-    return done.stdout
 
 
 def ip_batch(netns, lines):
     """Several `ip` commands in one process, inside a namespace."""
     system("ip", "-n", netns, "-batch", "-", given="\n".join(lines) + "\n")
-
-
-def own_prefix():
-    return f"{PREFIX}{os.getpid()}.{start_time(os.getpid())}."
-
-
-def is_orphaned(name):
-    """Does this name belong to a run whose process is gone?"""
-    parts = name.removeprefix(PREFIX).split(".")
-    if not name.startswith(PREFIX) or len(parts) < 3 or not (parts[0] + parts[1]).isdigit():
-        return False
-    return start_time(int(parts[0])) != int(parts[1])
-
-
-def names_in(folder):
-    return sorted(os.listdir(folder)) if folder.is_dir() else []
-
-
-def mounts_below(prefix):
-    """Mount points under a work folder of this prefix, the innermost first."""
-    lines = pathlib.Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
-    below = str(pathlib.Path(tempfile.gettempdir(), prefix))
-    return sorted((line.split()[1] for line in lines if line.split()[1].startswith(below)), reverse=True)
-
-
-def processes_of(prefix):
-    """All in these namespaces, and those on their way there: the folders in their environment tell."""
-    found = set()
-    for name in [one for one in names_in(NAMES) if one.startswith(prefix)]:
-        found |= {int(pid) for pid in system("ip", "netns", "pids", name).split()}
-    mark = f"HOME={tempfile.gettempdir()}/{prefix}".encode()
-    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
-        try:
-            if mark in pathlib.Path(f"/proc/{pid}/environ").read_bytes():
-                found.add(pid)
-        except OSError:
-            pass  # it has ended, or is no business of ours
-    return sorted(found)
-
-
-def end_processes(prefix):
-    """Until none is left: one that was about to start another may have done so."""
-    for _ in range(20):
-        pids = processes_of(prefix)
-        if not pids:
-            return
-        end_by_id(pids)
-    print(f"warning: processes {pids} cannot be ended", file=sys.stderr)
-
-
-def remove_namespaces(prefix):
-    for name in [one for one in names_in(NAMES) if one.startswith(prefix)]:
-        system("ip", "netns", "del", name)
-    for name in [one for one in names_in(OVERLAYS) if one.startswith(prefix)]:
-        shutil.rmtree(OVERLAYS / name, ignore_errors=True)
-
-
-def is_removed(folder):
-    try:
-        folder.rmdir()
-    except FileNotFoundError:
-        pass
-    except OSError:
-        return False
-    return True
-
-
-def remove_everything_of(prefix):
-    """All that a run made, whatever state it is in. Every step may be repeated."""
-    end_processes(prefix)
-    remove_namespaces(prefix)
-    for mount in mounts_below(prefix):
-        subprocess.run(["umount", "--lazy", mount], stderr=subprocess.DEVNULL, check=False)
-    for group in [one for one in names_in(QUOTA_ROOT) if one.startswith(prefix)]:
-        children = [one for one in (QUOTA_ROOT / group).iterdir() if one.is_dir()]
-        for folder in [*children, QUOTA_ROOT / group]:
-            # A killed process leaves its group a moment after it ended.
-            wait_until(lambda path=folder: is_removed(path), 5, f"{folder} is empty")
-    for folder in pathlib.Path(tempfile.gettempdir()).glob(prefix + "*"):
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def leftovers(prefix=PREFIX):
-    """What exists of runs with this prefix, for messages and tests."""
-    folders = [NAMES, OVERLAYS, QUOTA_ROOT, pathlib.Path(tempfile.gettempdir())]
-    return [str(folder / name) for folder in folders for name in names_in(folder)
-            if name.startswith(prefix)]
-
-
-def remove_orphans():
-    found = {name for path in leftovers() for name in [os.path.basename(path)] if is_orphaned(name)}
-    for prefix in sorted({".".join(name.split(".")[:3]) + "." for name in found}):
-        remove_everything_of(prefix)
 
 
 def why_impossible():
@@ -164,11 +55,6 @@ def why_impossible():
     except RuntimeError as error:
         return f"this kernel or container allows no network namespaces: {str(error).splitlines()[0]}."
     return None
-
-
-def quotas_possible():
-    """Only the older interface is used: in the newer one, a child group takes rights from its parent."""
-    return (QUOTA_ROOT / "cpu.cfs_quota_us").exists() or (QUOTA_ROOT / "cpu.stat").exists()
 
 
 class Interface:
@@ -213,7 +99,7 @@ class Host:
         self.interfaces = []
         self.processes = []
         self.clock_offset_s = 0
-        self._quota_group = None
+        self._groups = self._quota_group = None
         self._log_numbers = itertools.count()
         for folder in (self.home, self.data, self.logs):
             folder.mkdir(parents=True)
@@ -288,18 +174,19 @@ class Host:
 
     def slow_down(self, percent_of_core):
         """All processes of this host that start from now on share so much of one core."""
-        if not quotas_possible():
-            raise Unavailable("CPU quotas need a cgroup of version 1 under /sys/fs/cgroup/cpu")
-        group = QUOTA_ROOT / f"{self.net.prefix}cpu" / self.name
-        group.mkdir(parents=True, exist_ok=True)
-        (group / "cpu.cfs_period_us").write_text(str(QUOTA_PERIOD_US))
-        (group / "cpu.cfs_quota_us").write_text(str(QUOTA_PERIOD_US * percent_of_core // 100))
-        self._quota_group = group
+        self._groups = quotas.find()
+        if self._groups is None:
+            raise Unavailable(quotas.why_none())
+        self.enter_group(self._groups.limit(f"{self.net.prefix}cpu", self.name, percent_of_core))
+
+    def enter_group(self, folder):
+        """All processes from now on belong to this control group; None: to the one that this process has."""
+        self._quota_group = folder
 
     def lift_quota(self):
         if self._quota_group:
-            (self._quota_group / "cpu.cfs_quota_us").write_text("-1")
-            self._quota_group = None
+            self._groups.lift(self._quota_group)
+            self.enter_group(None)
 
     @property
     def has_quota(self):
@@ -353,16 +240,16 @@ class Net:
     """So many hosts on one bridge. A context manager; everything is gone at its end."""
 
     def __init__(self, host_count, names=None):
-        why = why_impossible()
-        if why:
-            raise Unavailable(why)
-        remove_orphans()
+        with machine_lock():
+            why = why_impossible()
+            if why:
+                raise Unavailable(why)
+            remove_orphans()
         self.prefix = f"{own_prefix()}{next(_serial)}."
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=self.prefix))
         self.hosts, self.lans = [], []
         self._guard = subprocess.Popen(  # pylint: disable=consider-using-with
-            [sys.executable, "-B", __file__, "--guard", self.prefix], stdin=subprocess.PIPE,
-            start_new_session=True)
+            guard_command(self.prefix), stdin=subprocess.PIPE, start_new_session=True)
         try:
             self.lans.append(Lan(self.prefix, 0))
             for index in range(host_count):
@@ -402,9 +289,8 @@ class Net:
     def close(self):
         logs = os.environ.get("SALVAGE_NET_LOGS")
         try:
-            for host in self.hosts:
-                for process in host.processes:
-                    process.end()
+            for process in [one for host in self.hosts for one in host.processes]:
+                process.kill()
         finally:
             if logs:
                 shutil.copytree(self.folder, logs, dirs_exist_ok=True, symlinks=True,
@@ -420,16 +306,7 @@ class Net:
         self.close()
 
 
-def guard(prefix):
-    """Waits for the end of standard input, which is the end of the process that holds the other side."""
-    sys.stdin.buffer.read()
-    remove_everything_of(prefix)
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--guard"] and len(sys.argv) == 3 and sys.argv[2].startswith(PREFIX):
-        guard(sys.argv[2])
-    elif sys.argv[1:] == ["--check"]:
-        sys.exit(why_impossible())
-    else:
+    if sys.argv[1:] != ["--check"]:
         sys.exit(__doc__)
+    sys.exit(why_impossible())

@@ -12,6 +12,7 @@
     probes.py listening                       what listens here: {"tcp": [[address, port], ...], "udp": ...}
     probes.py idle ADDRESS PORT COUNT SECONDS holds connections that say nothing
     probes.py garbage ADDRESS PORT SECONDS SEED   sends random bytes, over and over
+    probes.py datagrams ADDRESS PORT SECONDS SEED the same by UDP
     probes.py half ADDRESS PORT COUNT SECONDS sends the first bytes of a TLS hello, then nothing
 
 Each is bounded in time and in what it takes; only the addresses that it is told are contacted.
@@ -19,17 +20,16 @@ Each is bounded in time and in what it takes; only the addresses that it is told
 import errno
 import json
 import pathlib
-import random
-import resource
 import selectors
 import socket
 import struct
 import sys
 import time
 
+from attacks import datagrams, garbage, half, idle
+
 CONNECT_S = 3
 BATCH = 256  # connections that a scan has under way
-TLS_HELLO_BEGIN = bytes.fromhex("16030100f8010000f40303")
 
 
 def probe_command(*arguments):
@@ -220,74 +220,8 @@ def address_text(digits):
     return socket.inet_ntop(socket.AF_INET if len(words) == 1 else socket.AF_INET6, b"".join(words))
 
 
-def raise_file_limit():
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def hold(address, port, count, seconds, begin_with):
-    """Opens connections and keeps them; says how many were opened and how many the peer has ended."""
-    raise_file_limit()
-    held, refused, end = [], 0, time.monotonic() + float(seconds)
-    for _ in range(int(count)):
-        if time.monotonic() > end:
-            break
-        try:
-            client = socket.create_connection((address, int(port)), CONNECT_S)
-            client.sendall(begin_with)
-            held.append(client)
-        except OSError:
-            refused += 1
-    print("holding", len(held), flush=True)
-    ended = 0
-    with selectors.DefaultSelector() as waiting:
-        for client in held:
-            waiting.register(client, selectors.EVENT_READ)
-        while (left := end - time.monotonic()) > 0 and waiting.get_map():
-            for key, _ in waiting.select(left):
-                try:
-                    over = not key.fileobj.recv(4096)
-                except OSError:
-                    over = True
-                if over:
-                    ended += 1
-                    waiting.unregister(key.fileobj)
-    for client in held:
-        client.close()
-    return {"opened": len(held), "refused": refused, "ended_by_peer": ended}
-
-
-def idle(address, port, count, seconds):
-    return hold(address, port, count, seconds, b"")
-
-
-def half(address, port, count, seconds):
-    return hold(address, port, count, seconds, TLS_HELLO_BEGIN)
-
-
-def garbage(address, port, seconds, seed):
-    """One connection after another: random bytes, some behind the beginning of something known."""
-    chance, end = random.Random(int(seed)), time.monotonic() + float(seconds)
-    beginnings = [b"", TLS_HELLO_BEGIN, b"SLVG\x01\x00\x01\x00", b"GET / HTTP/1.1\r\n",
-                  b"\x16\x03\x03\xff\xff"]
-    connections, refused, sent = 0, 0, 0
-    while time.monotonic() < end:
-        try:
-            with socket.create_connection((address, int(port)), CONNECT_S) as client:
-                connections += 1
-                client.settimeout(0.2)
-                client.sendall(chance.choice(beginnings) + chance.randbytes(chance.randrange(1, 20_000)))
-                sent += 1
-                client.recv(4096)
-        except ConnectionRefusedError:
-            refused += 1
-        except OSError:
-            pass
-    return {"connections": connections, "refused": refused, "sent": sent}
-
-
 PROBES = {one.__name__: one for one in (sink, source, echo, rtt, hear, shout, spin, clock, scan, listening,
-                                        idle, half, garbage)}
+                                        idle, half, garbage, datagrams)}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in PROBES:

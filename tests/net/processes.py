@@ -1,4 +1,6 @@
 """Processes of a test: each writes to a log of its own, every wait has a limit, each ends by its id."""
+import contextlib
+import fcntl
 import os
 import pathlib
 import signal
@@ -6,6 +8,19 @@ import subprocess
 import time
 
 PAUSE_S = 0.02  # between two looks at something that is waited for
+
+
+class Unavailable(Exception):
+    """This machine lacks what a test needs; the message says what."""
+
+
+def system(*command, given=None):
+    """Runs a tool of the system that must succeed; returns what it wrote."""
+    done = subprocess.run(list(map(str, command)), input=given, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=30, check=False, encoding="utf-8")
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, command))}: {done.stderr.strip()}\n{given or ''}")
+    return done.stdout
 
 
 def wait_until(condition, seconds, what, pause=PAUSE_S):
@@ -18,6 +33,20 @@ def wait_until(condition, seconds, what, pause=PAUSE_S):
         if time.monotonic() - begin > seconds:
             raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
         time.sleep(pause)
+
+
+@contextlib.contextmanager
+def exclusive(path, seconds):
+    """Only one process of the machine is in here with this file at a time. Not to be nested."""
+    def locked():
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            return False
+    with open(path, "ab") as file:
+        wait_until(locked, seconds, f"nobody else holds {path}")
+        yield
 
 
 def stat_fields(pid):
