@@ -64,6 +64,14 @@ bool valid_utf8(std::string_view text) {
   return utf8_valid_prefix(text) == text.size();
 }
 
+std::string well_formed_utf8(std::string_view text) {
+  if (valid_utf8(text)) return std::string(text);
+  Utf8Stream stream;
+  std::string result = stream.push(text);
+  result += stream.finish();
+  return result;
+}
+
 std::string Utf8Stream::push(std::string_view bytes) {
   const std::string text = pending_.append(bytes);
   pending_.clear();

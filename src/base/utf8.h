@@ -15,6 +15,9 @@ bool valid_utf8(std::string_view text);
 // Position of the first byte that is not part of well-formed text; text.size() if all is.
 std::size_t utf8_valid_prefix(std::string_view text);
 
+// `text` with each maximal ill-formed part replaced by one U+FFFD.
+std::string well_formed_utf8(std::string_view text);
+
 // Not thread safe; one a stream.
 class Utf8Stream {
  public:

@@ -86,5 +86,14 @@ TEST(Utf8Stream, cutting_the_input_anywhere_changes_nothing) {
   }
 }
 
+TEST(WellFormedUtf8, a_whole_text_is_made_well_formed_at_once) {
+  EXPECT_EQ(well_formed_utf8(kText), kText);
+  EXPECT_EQ(well_formed_utf8("a\xff"
+                             "b\xe4\xbd"),
+            "a\xef\xbf\xbd"
+            "b\xef\xbf\xbd");
+  EXPECT_EQ(well_formed_utf8(""), "");
+}
+
 }  // namespace
 }  // namespace salvage

@@ -13,8 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "base/ids.h"
 #include "base/result.h"
+#include "engine/sampling.h"
 
 namespace salvage::engine {
 
@@ -37,54 +40,19 @@ class Vocabulary {
   virtual bool ends_generation(TokenId token) const = 0;
 };
 
-struct ChatMessage {
-  std::string role;
-  std::string content;
-};
-
-// The prompt made from messages by the model's own template, ready for tokenize({.add_special =
-// ..., .parse_special = true}).
-struct ChatPrompt {
-  std::string text;
-  bool add_special = false;
-  std::vector<std::string> stop;
-};
-
-class ChatFormat {
- public:
-  virtual ~ChatFormat() = default;
-  virtual Result<ChatPrompt> apply(std::span<const ChatMessage> messages) const = 0;
-};
-
-struct SamplingOptions {
-  std::uint64_t seed = 0;
-  float temperature = 0.8F;  // 0 = greedy
-  std::int32_t top_k = 40;   // 0 = all
-  float top_p = 0.95F;
-  float min_p = 0.05F;
-  float repeat_penalty = 1.0F;
-  std::int32_t repeat_last_n = 64;
-};
-
-// One a sequence. Not thread safe.
-class Sampler {
- public:
-  virtual ~Sampler() = default;
-  // How many of the highest logits choose() needs to choose exactly as from all of them; 0 = all.
-  virtual std::uint32_t candidates_wanted() const = 0;
-  // Chooses among all logits, index = token id, or among `ids[i]` with `logits[i]`.
-  virtual TokenId choose(std::span<const float> logits) = 0;
-  virtual TokenId choose(std::span<const TokenId> ids, std::span<const float> logits) = 0;
-  // Tells the sampler what was accepted (prompt tokens count for penalties).
-  virtual void accept(TokenId token) = 0;
-};
+class ChatFormat;  // engine/chat.h
 
 // What the coordinator needs of one model, made by the concrete engine.
 struct TextTools {
   std::shared_ptr<const Vocabulary>
       vocabulary;  // shared with the sampler and chat formats made below
+  // `invalid_argument` begins with the option's name: "top_p: ...", "grammar: ...".
   std::function<Result<std::unique_ptr<Sampler>>(const SamplingOptions&)> make_sampler;
-  std::function<Result<std::unique_ptr<ChatFormat>>()> make_chat_format;  // not_found: no template
+  // Any answer that fits a JSON schema, for prompts outside a chat; `invalid_argument` begins with
+  // "json_schema: ".
+  std::function<Result<AnswerGrammar>(const nlohmann::ordered_json&)> make_schema_grammar;
+  // The same one each time, made with the first. `not_found`: the model has no template.
+  std::function<Result<std::shared_ptr<const ChatFormat>>()> make_chat_format;
 };
 
 using TextToolsFactory =

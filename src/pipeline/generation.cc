@@ -9,6 +9,7 @@
 
 #include "base/bounded_queue.h"
 #include "base/utf8.h"
+#include "engine/chat.h"
 #include "pipeline/stop_filter.h"
 #include "wire/xxh3.h"
 
@@ -84,12 +85,11 @@ Result<void> set_prompt(const engine::TextTools& text, const std::string& typed,
     return {};
   }
   ASSIGN_OR_RETURN(const auto format, text.make_chat_format());
-  const std::vector<engine::ChatMessage> messages{{"user", typed}};
-  ASSIGN_OR_RETURN(const engine::ChatPrompt prompt, format->apply(messages));
-  ASSIGN_OR_RETURN(
-      options.prompt,
-      vocabulary.tokenize(prompt.text, {.add_special = prompt.add_special, .parse_special = true}));
-  options.stop = prompt.stop;
+  engine::ChatRequest request;
+  request.messages.push_back({{"role", "user"}, {"content", typed}});
+  ASSIGN_OR_RETURN(engine::ChatPrompt prompt, format->apply(request));
+  options.prompt = std::move(prompt.tokens);
+  options.stop = std::move(prompt.stop);
   return {};
 }
 

@@ -73,7 +73,7 @@ std::shared_ptr<PipelineClient::Live> PipelineClient::make_live(GenerateRequest 
   live->submitted = clock_.now();
   live->stats.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
   if (request.sampler) {
-    for (const TokenId token : request.prompt) request.sampler->accept(token);
+    for (const TokenId token : request.prompt) request.sampler->accept_prompt(token);
   }
   live->request = std::move(request);
   return live;
@@ -199,8 +199,10 @@ TokenId PipelineClient::sample(Live& live, std::uint32_t index) {
   engine::Sampler& sampler = *live.request.sampler;
   if (result_.form == wire::LogitsForm::kAll) return sampler.choose(logits_row(index));
   const std::size_t begin = std::size_t{index} * result_.top_k;
-  return sampler.choose(std::span<const TokenId>(result_.ids).subspan(begin, result_.top_k),
-                        std::span<const float>(result_.logits).subspan(begin, result_.top_k));
+  return sampler.choose(engine::TopLogits{
+      .ids = std::span<const TokenId>(result_.ids).subspan(begin, result_.top_k),
+      .logits = std::span<const float>(result_.logits).subspan(begin, result_.top_k),
+      .log_sum_exp = result_.log_sum_exp[index]});
 }
 
 void PipelineClient::accept(RequestId id, Live& live, TokenId token) {
@@ -211,7 +213,14 @@ void PipelineClient::accept(RequestId id, Live& live, TokenId token) {
     live.stats.reused_tokens = scheduler_.reused_count(id);
   }
   live.stats.decode_seconds = seconds_between(live.first_token, now);
+  if (token < 0) return end_without_token(id);
   if (live.request.ends && live.request.ends(token)) return end(id, FinishReason::kStop);
+  if (const auto& logprobs = live.request.sampler->logprobs();
+      logprobs && live.request.handler.logprobs) {
+    events_.push_back([shared = live_.at(id), logprobs = *logprobs] {
+      shared->request.handler.logprobs(logprobs);
+    });
+  }
   live.request.sampler->accept(token);
   ++live.stats.answer_tokens;
   events_.push_back([shared = live_.at(id), token] {
@@ -222,6 +231,18 @@ void PipelineClient::accept(RequestId id, Live& live, TokenId token) {
   }
   if (!scheduler_.has_room(id)) return end(id, FinishReason::kContextFull);
   scheduler_.on_token(id, token);
+}
+
+// A grammar may come to where no token of the model goes on; the other requests are not to blame.
+void PipelineClient::end_without_token(RequestId id) {
+  scheduler_.finish(id);
+  events_.push_back([live = live_.at(id)] {
+    if (live->request.handler.failed) {
+      live->request.handler.failed(
+          Error(ErrorCode::kUnsupported, "the grammar allows no token of this model here"));
+    }
+  });
+  live_.erase(id);
 }
 
 void PipelineClient::end(RequestId id, FinishReason reason) {

@@ -44,6 +44,8 @@ struct RequestStats {
 // What a request's owner hears. All are called in order; exactly one of done and failed ends it.
 struct RequestHandler {
   std::function<void(TokenId)> token;
+  // Just before the token that it is about, if the sampler reports any.
+  std::function<void(const engine::Logprobs&)> logprobs;
   // Every row of logits that came back whole, by position; set it with `wants_all_logits`. A replay
   // reports a position again.
   std::function<void(std::uint32_t position, std::span<const float>)> logits;
@@ -109,6 +111,7 @@ class PipelineClient {
   std::span<const float> logits_row(std::uint32_t index) const;
   void accept(RequestId id, Live& live, TokenId token) REQUIRES(mutex_);
   void end(RequestId id, FinishReason reason) REQUIRES(mutex_);
+  void end_without_token(RequestId id) REQUIRES(mutex_);
   Result<void> pump() REQUIRES(mutex_);
   wire::LogitsRequest logits_for(const PlannedStep& step) REQUIRES(mutex_);
   void deliver() EXCLUDES(mutex_);

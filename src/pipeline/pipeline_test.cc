@@ -26,10 +26,40 @@ class GreedySampler final : public engine::Sampler {
   TokenId choose(std::span<const float> logits) override {
     return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   }
-  TokenId choose(std::span<const TokenId> ids, std::span<const float> logits) override {
-    return ids[static_cast<std::size_t>(choose(logits))];
+  TokenId choose(const engine::TopLogits& top) override {
+    return top.ids[static_cast<std::size_t>(choose(top.logits))];
   }
+  const std::optional<engine::Logprobs>& logprobs() const override { return no_logprobs_; }
   void accept(TokenId) override {}
+  void accept_prompt(TokenId) override {}
+
+ private:
+  std::optional<engine::Logprobs> no_logprobs_;
+};
+
+// Reports each choice, and after a few finds nothing to choose from.
+class EndingSampler final : public engine::Sampler {
+ public:
+  explicit EndingSampler(int choices) : left_(choices) {}
+  std::uint32_t candidates_wanted() const override { return 1; }
+  TokenId choose(std::span<const float> logits) override {
+    return reported(greedy_.choose(logits));
+  }
+  TokenId choose(const engine::TopLogits& top) override { return reported(greedy_.choose(top)); }
+  const std::optional<engine::Logprobs>& logprobs() const override { return logprobs_; }
+  void accept(TokenId) override {}
+  void accept_prompt(TokenId) override {}
+
+ private:
+  TokenId reported(TokenId token) {
+    if (left_-- == 0) return engine::kNoToken;
+    logprobs_ = engine::Logprobs{.chosen = {token, -1}, .top = {}};
+    return token;
+  }
+
+  GreedySampler greedy_;
+  std::optional<engine::Logprobs> logprobs_;
+  int left_;
 };
 
 engine::StageOptions options_for(std::uint32_t sequences) {
@@ -221,6 +251,26 @@ TEST(Pipeline, a_replay_in_the_middle_changes_nothing) {
   for (int i = 0; i < 20; ++i) pipeline.client().replay();
   EXPECT_EQ(listener.wait(), "length");
   EXPECT_EQ(listener.tokens, answer_of_one_engine(prompt, 200));
+}
+
+TEST(Pipeline, a_sampler_that_finds_no_token_ends_its_own_request_alone) {
+  FakePipeline pipeline(2, 2);
+  Listener stuck;
+  Listener other;
+  const auto prompt = prompt_of(20, 1);
+  GenerateRequest request = request_for(prompt, 50, stuck);
+  request.sampler = std::make_unique<EndingSampler>(3);
+  std::vector<TokenId> reported;
+  request.handler.logprobs = [&](const engine::Logprobs& logprobs) {
+    reported.push_back(logprobs.chosen.token);
+  };
+  ASSERT_TRUE(pipeline.client().generate(std::move(request)).has_value());
+  ASSERT_TRUE(pipeline.client().generate(request_for(prompt, 50, other)).has_value());
+  EXPECT_EQ(stuck.wait().substr(0, 20), "failed: the grammar ");
+  EXPECT_EQ(stuck.tokens.size(), 3U);
+  EXPECT_EQ(reported, stuck.tokens);
+  EXPECT_EQ(other.wait(), "length");
+  EXPECT_EQ(other.tokens, answer_of_one_engine(prompt, 50));
 }
 
 TEST(Pipeline, a_second_turn_reuses_the_prefix) {

@@ -1,22 +1,25 @@
 #pragma once
 
-// Samplers on libllama's chain (penalties, top-k, top-p, min-p, temperature, draw), over plain
-// logits. engine/text.h is the contract.
+// Samplers on libllama's chain over plain logits. engine/sampling.h is the contract.
 //
 // One rule makes a choice among all logits and among the best few the same: the chain always sees
-// the candidates_wanted() highest logits (of equal ones the lowest ids), in order of id. Enough is
-// top_k, plus, as a penalty can push a token out of the best, one for each penalised token.
+// the same number of highest logits (of equal ones the lowest ids), in order of id. How many are
+// enough: sampling_rules.h.
+//
+// A grammar is tried on the chosen token alone, as upstream does it; only if it fails are all
+// candidates held against the grammar and another is chosen. That needs all logits, so a sampler
+// whose grammar holds wants them; one that waits for a trigger does not.
 
-#include <cstdint>
 #include <memory>
 
 #include "base/result.h"
-#include "engine/text.h"
+#include "engine/llama/llama_vocabulary.h"
+#include "engine/sampling.h"
 
 namespace salvage::engine {
 
-// `invalid_argument` names the option out of range. Temperatures below 0.001 are greedy.
-Result<std::unique_ptr<Sampler>> make_llama_sampler(const SamplingOptions& options,
-                                                    std::uint32_t vocabulary_size);
+// `invalid_argument` begins with the option's name and a colon.
+Result<std::unique_ptr<Sampler>> make_llama_sampler(
+    const SamplingOptions& options, std::shared_ptr<const LlamaVocabulary> vocabulary);
 
 }  // namespace salvage::engine

@@ -1,5 +1,5 @@
-// Goal: tokenizing, detokenizing and chat templates agree with upstream's test vectors and survive
-// bad input. Method: the vocabularies (no weights) that the llama.cpp source tree brings along.
+// Goal: tokenizing and detokenizing agree with upstream's test vectors and survive bad input.
+// Method: the vocabularies (no weights) that the llama.cpp source tree brings along.
 #include "engine/llama/llama_text.h"
 
 #include <filesystem>
@@ -10,8 +10,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "model/gguf.h"
-#include "model/gguf_writer.h"
+#include "engine/llama/test_vocabulary.h"
 
 namespace salvage::engine {
 namespace {
@@ -23,10 +22,6 @@ std::filesystem::path own_file(const std::string& name) {
 }
 
 using testing::HasSubstr;
-
-std::filesystem::path vocabulary_file(const std::string& name) {
-  return std::filesystem::path(SALVAGE_LLAMA_SOURCE) / "models" / ("ggml-vocab-" + name + ".gguf");
-}
 
 TextTools tools(const std::string& name) {
   auto made = make_llama_text_tools(vocabulary_file(name));
@@ -77,6 +72,35 @@ TEST_P(UpstreamVectorsTest, give_upstreams_ids_and_their_text_again) {
     const auto got = text.vocabulary->tokenize(texts[i], {.add_special = false});
     ASSERT_TRUE(got);
     EXPECT_EQ(*got, ids[i]) << texts[i];
+  }
+}
+
+// Cutting a prompt at its control tokens changes nothing: what is plain between them is what the
+// tokenizer makes of it anyway.
+TEST_P(UpstreamVectorsTest, are_the_same_in_a_prompt_that_is_cut_at_its_control_tokens) {
+  const auto vocabulary = test_vocabulary(GetParam());
+  const Markers& markers = vocabulary->markers();
+  const auto is_white = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
+  ASSERT_FALSE(vocabulary->ending_tokens().empty());
+  const std::string marker = vocabulary->piece(vocabulary->ending_tokens().front(), true);
+  ASSERT_TRUE(markers.has(marker)) << marker;
+  for (const std::string& text : input_texts(GetParam())) {
+    if (markers.find(text)) continue;
+    std::string trimmed = text;
+    const auto match = markers.find(marker);
+    if (match->marker->strips_left) {
+      while (!trimmed.empty() && is_white(trimmed.back())) trimmed.pop_back();
+    }
+    const std::vector<PromptPart> parts = {{marker, false}, {trimmed, true}, {marker, false}};
+    std::string right = text;
+    if (match->marker->strips_right) right.erase(0, right.find_first_not_of(" \t\n\v\f\r"));
+    const auto whole =
+        vocabulary->tokenize(marker + text + marker, {.add_special = true, .parse_special = true});
+    const auto cut = vocabulary->tokenize_prompt(parts);
+    ASSERT_TRUE(whole && cut);
+    if (right == text) {
+      EXPECT_EQ(*cut, *whole) << text;
+    }
   }
 }
 
@@ -163,78 +187,6 @@ TEST(LlamaTextToolsTest, files_that_are_no_model_are_refused_with_their_name) {
   ASSERT_FALSE(made);
   EXPECT_THAT(made.error().message(), HasSubstr(path.filename().string()));
   EXPECT_FALSE(make_llama_text_tools("/nonexistent/model.gguf"));
-}
-
-// A vocabulary with another chat template, in a file of its own.
-class ChatFormatTest : public testing::Test {
- protected:
-  Result<std::unique_ptr<ChatFormat>> with_template(const std::string& source) {
-    auto original = model::Gguf::open(vocabulary_file("llama-bpe"));
-    EXPECT_TRUE(original);
-    model::Metadata metadata = original->metadata();
-    metadata.set("tokenizer.chat_template", model::Value::string(source));
-    path_ = own_file("chat_format.gguf");
-    auto file = AtomicFile::create(path_, 0);
-    EXPECT_TRUE(file);
-    EXPECT_TRUE(model::write_gguf(metadata, {}, *file, {}));
-    EXPECT_TRUE(file->commit());
-    auto made = make_llama_text_tools(path_);
-    EXPECT_TRUE(made) << made.error().message();
-    vocabulary_ = made->vocabulary;
-    return made->make_chat_format();
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
-
-  std::filesystem::path path_;
-  std::shared_ptr<const Vocabulary> vocabulary_;
-};
-
-constexpr const char* kTemplate =
-    "{{ bos_token }}{% for message in messages %}"
-    "{% if message['role'] == 'clown' %}{{ raise_exception('no clowns') }}{% endif %}"
-    "<|start_header_id|>{{ message['role'] }}<|end_header_id|>{{ message['content'] }}<|eot_id|>"
-    "{% endfor %}{% if add_generation_prompt %}"
-    "<|start_header_id|>assistant<|end_header_id|>{% endif %}";
-
-TEST_F(ChatFormatTest, the_models_own_template_makes_the_prompt_with_one_begin_token) {
-  const auto format = with_template(kTemplate);
-  ASSERT_TRUE(format) << format.error().message();
-  const std::vector<ChatMessage> messages = {{"user", "hi"}};
-  const auto prompt = (*format)->apply(messages);
-  ASSERT_TRUE(prompt) << prompt.error().message();
-  EXPECT_THAT(prompt->text, HasSubstr("user<|end_header_id|>hi<|eot_id|>"));
-  EXPECT_TRUE(prompt->text.ends_with("assistant<|end_header_id|>")) << prompt->text;
-  const auto tokens = vocabulary_->tokenize(
-      prompt->text, {.add_special = prompt->add_special, .parse_special = true});
-  ASSERT_TRUE(tokens);
-  const TokenId begin = 128000;
-  EXPECT_EQ(std::count(tokens->begin(), tokens->end(), begin), 1);
-  EXPECT_EQ(tokens->front(), begin);
-}
-
-TEST_F(ChatFormatTest, a_template_that_raises_gives_an_error_and_no_prompt) {
-  const auto format = with_template(kTemplate);
-  ASSERT_TRUE(format);
-  const std::vector<ChatMessage> messages = {{"user", "hi"}, {"clown", "ho"}};
-  const auto prompt = (*format)->apply(messages);
-  ASSERT_FALSE(prompt);
-  EXPECT_THAT(prompt.error().message(), HasSubstr("no clowns"));
-  EXPECT_FALSE((*format)->apply({}));
-}
-
-TEST_F(ChatFormatTest, a_template_that_does_not_parse_is_an_error) {
-  const auto format = with_template("{% if %}{{ nonsense");
-  ASSERT_FALSE(format);
-  EXPECT_EQ(format.error().code(), ErrorCode::kUnsupported);
-}
-
-TEST_F(ChatFormatTest, message_text_that_is_not_utf_8_is_formatted) {
-  const auto format = with_template(kTemplate);
-  ASSERT_TRUE(format);
-  const std::vector<ChatMessage> messages = {{"user", "\xff\xfe"}};
-  const auto prompt = (*format)->apply(messages);
-  ASSERT_TRUE(prompt) << prompt.error().message();
-  EXPECT_THAT(prompt->text, HasSubstr("\xef\xbf\xbd"));
 }
 
 TEST(LlamaTextToolsTest, a_model_without_a_template_says_so) {
