@@ -19,7 +19,7 @@ using std::chrono::seconds;
 
 constexpr Logger kLog("fetch");
 constexpr auto kReportPeriod = milliseconds(250);
-constexpr auto kTickPeriod = milliseconds(500);
+constexpr auto kFetchTick = milliseconds(500);
 // Others may fetch from us what we have just got; the list is long, so not after every piece.
 constexpr auto kInventoryPeriod = seconds(2);
 constexpr int kMakeTriesMax = 3;
@@ -62,6 +62,7 @@ void FetchJob::run() {
   writers_.clear();
   events_.inventory(model_);
   report_end(done);
+  over_ = true;
 }
 
 Result<void> FetchJob::carry_out() {
@@ -193,13 +194,13 @@ Result<void> FetchJob::fetch_until_ended() {
     RETURN_IF_ERROR(apply(plan_->add_source(node, has, clock_.now())));
   }
   RETURN_IF_ERROR(apply(plan_->tick(clock_.now())));
-  TimePoint next_tick = deadline_after(clock_.now(), kTickPeriod);
+  TimePoint next_tick = deadline_after(clock_.now(), kFetchTick);
   while (!ended_) {
     auto event = queue_.pop(next_tick);
     if (cancelled()) return fail(cancelled_error());
     if (event) RETURN_IF_ERROR(take(std::move(*event)));
     if (clock_.now() >= next_tick) {
-      next_tick = deadline_after(clock_.now(), kTickPeriod);
+      next_tick = deadline_after(clock_.now(), kFetchTick);
       RETURN_IF_ERROR(apply(plan_->tick(clock_.now())));
     }
     report("pieces", false);

@@ -8,6 +8,7 @@
 // Threads: one of its own, which delivers all events; one per source. The destructor cancels and
 // waits: for the network at most a moment, for hashing or making until the next few megabytes.
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -55,6 +56,8 @@ class FetchJob {
 
   // Begins the end without waiting.
   void cancel();
+  // It has told how it ended; what is left of it goes at once. Any thread.
+  bool ended() const { return over_; }
 
  private:
   struct Failed {
@@ -110,6 +113,7 @@ class FetchJob {
   TimePoint last_report_;
   TimePoint last_inventory_{};
 
+  std::atomic<bool> over_ = false;
   std::thread thread_;
 };
 

@@ -20,6 +20,13 @@ constexpr Logger kLog("agent");
 constexpr auto kStatsPeriod = milliseconds(500);
 // Of these looks, every so many one goes to the coordinator, and so do memory, disk and load.
 constexpr int kReportEvery = 4;
+// Whoever pressed Ctrl-C waits no longer than this for a coordinator that doesn't answer.
+constexpr auto kGoodbyeTime = milliseconds(500);
+
+// An answer that came too late belongs to a request that nobody waits for any more.
+bool answers(const std::optional<wire::MemberReply>& reply, const std::string& kind) {
+  return reply && reply->kind == kind;
+}
 
 std::uint64_t seed_of(const NodeId& node) {
   return std::hash<std::string>{}(node.value);
@@ -198,18 +205,30 @@ Result<void> NodeAgent::take_request(const wire::MemberRequest& request) {
 }
 
 Result<void> NodeAgent::request(const wire::MemberRequest& request, TimePoint deadline) {
+  const MutexLock turn(asking_);
+  return exchange(request, deadline);
+}
+
+Result<void> NodeAgent::exchange(const wire::MemberRequest& request, TimePoint deadline) {
   {
     MutexLock lock(mutex_);
     reply_.reset();
   }
   RETURN_IF_ERROR(link_->send(request));
   MutexLock lock(mutex_);
-  while (!reply_ && !stopping_) {
+  while (!answers(reply_, request.kind) && !stopping_) {
     if (!replied_.wait_until(mutex_, deadline)) break;
   }
-  if (!reply_) return fail(ErrorCode::kUnavailable, "the coordinator has not answered");
+  if (!answers(reply_, request.kind))
+    return fail(ErrorCode::kUnavailable, "the coordinator has not answered");
   if (reply_->error_code.empty()) return {};
   return fail(wire::parse_error_code(reply_->error_code), reply_->error);
+}
+
+void NodeAgent::say_goodbye() {
+  link_->dial_no_more();  // it ends the link, which must not look like an accident to us
+  // Not in turn: whoever still waits for an answer will not get it any more.
+  (void)exchange({.kind = "goodbye", .value = {}}, deadline_after(clock_.now(), kGoodbyeTime));
 }
 
 // --- fetching ------------------------------------------------------------------------------------
@@ -227,8 +246,25 @@ void NodeAgent::fetch(const wire::FetchOrder& order) {
                           .wire_version = options_.wire_version};
   auto job =
       std::make_unique<FetchJob>(std::move(options), std::move(events), store_, transport_, clock_);
+  std::vector<std::unique_ptr<FetchJob>> over;  // destroyed without the lock
   MutexLock lock(mutex_);
+  over = take_ended_fetches();
   fetches_.emplace(PlanEpoch{order.epoch}, std::move(job));
+}
+
+// Those of no plan end with themselves, not with a plan.
+std::vector<std::unique_ptr<FetchJob>> NodeAgent::take_ended_fetches() {
+  std::vector<std::unique_ptr<FetchJob>> over;
+  const auto [begin, end] = fetches_.equal_range(PlanEpoch{});
+  for (auto fetch = begin; fetch != end;) {
+    if (!fetch->second->ended()) {
+      ++fetch;
+      continue;
+    }
+    over.push_back(std::move(fetch->second));
+    fetch = fetches_.erase(fetch);
+  }
+  return over;
 }
 
 void NodeAgent::remember_files(PlanEpoch epoch, const store::StageFiles& files) {

@@ -74,8 +74,12 @@ class NodeAgent {
   // Before the door closes: its callbacks must return.
   void stop_serving();
 
-  // "leave" or "rename": asks the coordinator and waits for its answer.
-  Result<void> request(const wire::MemberRequest& request, TimePoint deadline);
+  // One of a member's kinds (wire/cluster.h): asks the coordinator and waits for its answer.
+  // Requests follow one another.
+  Result<void> request(const wire::MemberRequest& request, TimePoint deadline) EXCLUDES(asking_);
+  // Tells the coordinator that this process ends, and waits a moment for it to have heard. Nothing
+  // comes from the coordinator afterwards.
+  void say_goodbye();
   bool connected() const { return link_ && link_->connected(); }
   void retry_now();
   // Something of facts() or of the store's inventory has changed: tells the coordinator.
@@ -89,6 +93,7 @@ class NodeAgent {
     std::uint64_t steps = 0;  // as its worker counted last
   };
 
+  Result<void> exchange(const wire::MemberRequest& request, TimePoint deadline);
   wire::NodeFacts on_link_up();
   void on_link_down(const Error& error, Duration retry_in);
   Result<void> take(const transport::IncomingFrame& frame);
@@ -97,6 +102,7 @@ class NodeAgent {
   Result<void> take_reply(const transport::IncomingFrame& frame);
   Result<void> take_request(const wire::MemberRequest& request);
   void fetch(const wire::FetchOrder& order);
+  std::vector<std::unique_ptr<FetchJob>> take_ended_fetches() REQUIRES(mutex_);
   void start_stage(const wire::StartStage& order);
   void load_stage(wire::LoadStage order);
   void stop_epoch(PlanEpoch epoch);
@@ -122,6 +128,7 @@ class NodeAgent {
   Pacer pacer_;
   BlobServer blobs_;
 
+  Mutex asking_;  // one request at a time; taken before mutex_
   Mutex mutex_;
   Condition replied_;
   std::map<StageKey, Stage> stages_ GUARDED_BY(mutex_);

@@ -55,7 +55,7 @@ std::shared_ptr<NodeLink::Live> NodeLink::current() const {
 void NodeLink::set_current(std::shared_ptr<Live> live) {
   MutexLock lock(mutex_);
   live_ = std::move(live);
-  if (live_ && stopping_) live_->connection->shutdown();
+  if (live_ && (stopping_ || last_)) live_->connection->shutdown();
 }
 
 bool NodeLink::connected() const {
@@ -70,6 +70,14 @@ void NodeLink::retry_now() {
   wake_.notify_all();
 }
 
+void NodeLink::dial_no_more() {
+  {
+    MutexLock lock(mutex_);
+    last_ = true;
+  }
+  wake_.notify_all();
+}
+
 TimePoint NodeLink::send_deadline() const {
   return deadline_after(clock_.now(), kSendTime);
 }
@@ -77,14 +85,11 @@ TimePoint NodeLink::send_deadline() const {
 void NodeLink::run() {
   Random random(options_.retry_seed);
   Duration wait = kRetryMin;
-  for (;;) {
+  while (!ends()) {
     const TimePoint begin = clock_.now();
     const Result<void> ended = serve();
     set_current(nullptr);
-    {
-      MutexLock lock(mutex_);
-      if (stopping_) return;
-    }
+    if (ends()) return;
     // A link that stood for a while begins the pauses anew.
     if (clock_.now() - begin > kRetryMax) wait = kRetryMin;
     const auto jitter = std::chrono::duration_cast<Duration>(wait * (0.5 + random.unit()));
@@ -94,10 +99,15 @@ void NodeLink::run() {
   }
 }
 
+bool NodeLink::ends() const {
+  MutexLock lock(mutex_);
+  return stopping_ || last_;
+}
+
 void NodeLink::pause(Duration time) {
   const TimePoint until = deadline_after(clock_.now(), time);
   MutexLock lock(mutex_);
-  while (!stopping_ && !retry_ && wake_.wait_until(mutex_, until)) {
+  while (!stopping_ && !last_ && !retry_ && wake_.wait_until(mutex_, until)) {
   }
   retry_ = false;
 }

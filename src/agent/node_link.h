@@ -66,6 +66,8 @@ class NodeLink {
   bool connected() const EXCLUDES(mutex_);
   // Dials now instead of at the end of the pause: an address has become known.
   void retry_now();
+  // The link that there is, if any, is the last one; its end is no event any more.
+  void dial_no_more() EXCLUDES(mutex_);
 
  private:
   struct Live {
@@ -80,6 +82,7 @@ class NodeLink {
   Result<void> receive(Live& live);
   Result<void> take(Live& live, const transport::IncomingFrame& frame);
   void pause(Duration time);
+  bool ends() const EXCLUDES(mutex_);
   std::shared_ptr<Live> current() const EXCLUDES(mutex_);
   void set_current(std::shared_ptr<Live> live) EXCLUDES(mutex_);
   TimePoint send_deadline() const;
@@ -95,6 +98,7 @@ class NodeLink {
   std::shared_ptr<Live> live_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
   bool retry_ GUARDED_BY(mutex_) = false;
+  bool last_ GUARDED_BY(mutex_) = false;  // no link is made any more
   std::thread thread_;
 };
 

@@ -15,13 +15,9 @@ using std::chrono::seconds;
 
 constexpr Logger kLog("stage");
 constexpr auto kListeningTime = seconds(20);
-constexpr auto kStatsTime = seconds(5);
 // Between looks at the worker; also the longest that a command waits.
-constexpr auto kWatchTime = milliseconds(100);
-// A worker answers pings from a thread that never computes.
-constexpr std::uint32_t kPingsUnansweredMax = seconds(10) / kWatchTime;
-// A link that ends because its process died is seen before the process is.
-constexpr auto kDeathTime = milliseconds(500);
+constexpr auto kTickTime = milliseconds(100);
+constexpr std::uint32_t kSilentTicksMax = kWorkerSilenceMax / kTickTime;
 
 }  // namespace
 
@@ -92,7 +88,7 @@ Result<void> StageRunner::announce(WorkerLink& worker) {
 // Returns without an error only when the runner is to end.
 Result<void> StageRunner::serve(WorkerLink& worker) {
   while (!commands_.closed()) {
-    const auto command = commands_.pop(deadline_after(clock_.now(), kWatchTime));
+    const auto command = commands_.pop(deadline_after(clock_.now(), kTickTime));
     if (command) RETURN_IF_ERROR(carry_out(worker, *command));
     RETURN_IF_ERROR(watch(worker));
   }
@@ -125,7 +121,7 @@ Result<void> StageRunner::watch(WorkerLink& worker) {
     }
   }
   if (auto failure = worker.reported_failure()) return fail(std::move(*failure));
-  if (auto silence = worker.silence(kPingsUnansweredMax)) return fail(std::move(*silence));
+  if (auto silence = worker.silence(kSilentTicksMax)) return fail(std::move(*silence));
   return {};
 }
 

@@ -30,21 +30,18 @@ std::string state_cell(const Json& node) {
   return reason.empty() ? state : fmt::format("{}: {}", state, reason);
 }
 
-double ratio(const Json& stage, const char* part, const char* other) {
-  const double a = stage.value(part, 0.0);
-  const double b = stage.value(other, 0.0);
-  return a + b <= 0 ? 0 : a / (a + b);
+std::string share_cell(const Json& json, const char* key) {
+  return json.contains(key) ? fmt::format("{:.0f}%", 100 * json.value(key, 0.0)) : "-";
 }
 
-// Time of one step, and how busy the stage was since it was loaded.
+std::string rate_cell(const Json& json, const char* key) {
+  return json.contains(key) ? bytes_cell(json, key) + "/s" : "-";
+}
+
+// Time of one step, on average since the stage was loaded.
 std::string step_cell(const Json& stage) {
   const double steps = stage.value("steps", 0.0);
   return steps <= 0 ? "-" : format_seconds(stage.value("busy_us", 0.0) / steps / 1e6);
-}
-
-std::string busy_cell(const Json& stage) {
-  if (!stage.contains("busy_us")) return "-";
-  return fmt::format("{:.0f}%", 100 * ratio(stage, "busy_us", "idle_us"));
 }
 
 std::string stage_state_cell(const Json& stage) {
@@ -65,7 +62,7 @@ std::string stages_table(const Json& stages) {
   table.column(words("table.layers"));
   table.column(words("table.state"));
   for (const char* key : {"table.need", "table.weights", "table.kv", "table.compute",
-                          "table.resident", "table.step", "table.busy", "table.sent"}) {
+                          "table.resident", "table.step", "table.busy"}) {
     table.column(words(key), Align::kRight);
   }
   table.column(words("table.exact"));
@@ -75,8 +72,7 @@ std::string stages_table(const Json& stages) {
                layers_cell(stage, "layers"), stage_state_cell(stage),
                bytes_cell(stage, "need_bytes"), bytes_cell(stage, "weights_bytes"),
                bytes_cell(stage, "kv_bytes"), bytes_cell(stage, "compute_bytes"),
-               bytes_cell(stage, "rss_bytes"), step_cell(stage), busy_cell(stage),
-               bytes_cell(stage, "bytes_out"),
+               bytes_cell(stage, "rss_bytes"), step_cell(stage), share_cell(stage, "busy"),
                loaded ? words(stage.at("exact").get<bool>() ? "table.exact_yes" : "table.exact_no")
                       : "-"});
   }
@@ -147,6 +143,28 @@ std::string models_table(const Json& models) {
                bytes_cell(model, "bytes"),
                model.contains("layers") ? std::to_string(model.at("layers").get<int>()) : "-",
                yes_no("loaded"), yes_no("complete"), held.empty() ? "-" : held});
+  }
+  return table.text();
+}
+
+std::string links_text(const Json& deployment) {
+  const Json links = deployment.value("links", Json::array());
+  if (links.empty()) return {};
+  const auto end = [](const Json& link, const char* name, const char* stage) {
+    const bool coordinator = !link.contains(stage) || link.at(stage).is_null();
+    return coordinator ? words("ps.coordinator", text_or(link, name))
+                       : words("ps.stage", link.at(stage).get<int>(), text_or(link, name));
+  };
+  Table table;
+  table.column(words("table.from"));
+  table.column(words("table.to"));
+  for (const char* key : {"table.sent", "table.arrived", "table.rate", "table.load"}) {
+    table.column(words(key), Align::kRight);
+  }
+  for (const Json& link : links) {
+    table.row({end(link, "from", "from_stage"), end(link, "to", "to_stage"),
+               bytes_cell(link, "bytes_sent"), bytes_cell(link, "bytes_arrived"),
+               rate_cell(link, "bytes_per_second"), share_cell(link, "load")});
   }
   return table.text();
 }

@@ -15,5 +15,8 @@ std::string kernels_note(const Json& cluster);
 std::string models_table(const Json& models);
 // One loaded model: a heading, its layer table, what is left out and why bits are not promised.
 std::string deployment_text(const Json& deployment);
+// Its links: from where to where, what went over them and how loaded they are. Empty before they
+// are known.
+std::string links_text(const Json& deployment);
 
 }  // namespace salvage::app

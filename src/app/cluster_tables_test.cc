@@ -55,17 +55,33 @@ TEST_F(Tables, a_deployment_shows_layers_load_and_what_is_not_promised) {
     "requests_running":1,"exact_conditions":["pi has other kernels"],
     "left_out":[{"name":"mac","reason":"no room"}],
     "stages":[{"index":0,"name":"attic","layers":[0,6],"state":"loaded","exact":true,"steps":10,
-      "busy_us":50000,"idle_us":150000,"bytes_out":2000},
+      "busy_us":50000,"busy":0.25},
      {"index":1,"name":"pi","layers":[6,8],"state":"fetching","fetched_bytes":1,
       "fetch_bytes":4}]})");
   const std::string text = deployment_text(deployment);
   EXPECT_THAT(text, HasSubstr("m: ready, context 4096, plan 3, 1 requests running"));
   EXPECT_THAT(text, HasSubstr("5.0 ms"));
   EXPECT_THAT(text, HasSubstr("25%"));
-  EXPECT_THAT(text, HasSubstr("2.0 KB"));
   EXPECT_THAT(text, HasSubstr("fetching 25%"));
   EXPECT_THAT(text, HasSubstr("not used: mac: no room"));
   EXPECT_THAT(text, HasSubstr("exact: no: pi has other kernels"));
+}
+
+TEST_F(Tables, a_link_shows_its_bytes_and_its_load) {
+  const Json deployment = Json::parse(R"({"links":[
+    {"from":"attic","to":"attic","from_stage":null,"to_stage":0,"bytes_sent":2000,
+     "bytes_arrived":2000,"bytes_per_second":100.5},
+    {"from":"attic","to":"pi","from_stage":0,"to_stage":1,"bytes_sent":5000000,
+     "bytes_arrived":4900000,"bytes_per_second":1000000,"load":0.0909},
+    {"from":"pi","to":"attic","from_stage":1,"to_stage":null,"bytes_sent":1,"bytes_arrived":1}]})");
+  const std::string text = links_text(deployment);
+  EXPECT_THAT(text, HasSubstr("coordinator, attic  stage 0, attic"));
+  EXPECT_THAT(text, HasSubstr("stage 0, attic      stage 1, pi"));
+  EXPECT_THAT(text, HasSubstr("stage 1, pi         coordinator, attic"));
+  EXPECT_THAT(text, HasSubstr("5.0 MB   4.9 MB  1.0 MB/s    9%"));
+  EXPECT_THAT(text, HasSubstr("2.0 KB   2.0 KB   100 B/s     -"))
+      << "nobody counts that within a machine";
+  EXPECT_EQ(links_text(Json::object()), "");
 }
 
 TEST_F(Tables, a_model_shows_who_holds_how_much) {

@@ -69,16 +69,16 @@ class CoordinatorAdmin final : public gateway::AdminBackend {
     return load_model(process_, request, report, stop);
   }
   Result<void> unload(const std::string& model) override {
-    ASSIGN_OR_RETURN(const ModelId id, coordinator().resolve_model(model));
+    ASSIGN_OR_RETURN(const ModelId id, resolve(model));
     return coordinator().unload(id);
   }
   Result<void> remove_model(const std::string& model) override {
-    ASSIGN_OR_RETURN(const ModelId id, coordinator().resolve_model(model));
+    ASSIGN_OR_RETURN(const ModelId id, resolve(model));
     return coordinator().remove_model(id);
   }
   Result<gateway::VerifyOutcome> verify(const std::string& model, const gateway::Report& report,
                                         const StopToken& stop) override {
-    ASSIGN_OR_RETURN(const ModelId id, coordinator().resolve_model(model));
+    ASSIGN_OR_RETURN(const ModelId id, resolve(model));
     return verify_model(process_, id, report, stop);
   }
   // What is loaded stays as it is: its layers here, and all its raw pieces, which may be spares.
@@ -106,6 +106,10 @@ class CoordinatorAdmin final : public gateway::AdminBackend {
 
  private:
   coordinator::Coordinator& coordinator() { return *process_.coordinator(); }
+  Result<ModelId> resolve(const std::string& model) {
+    return is_path(model) ? stored_model(process_.store(), model)
+                          : coordinator().resolve_model(model);
+  }
   NodeProcess& process_;
 };
 

@@ -55,6 +55,7 @@ Result<Enrolment> enrolment_of(state::StateDb& state, const JoinCommandOptions& 
 }
 
 Result<void> join(const JoinCommandOptions& options, const StopToken& stop) {
+  open_log(options.node);
   ASSIGN_OR_RETURN(const NodeProcessOptions process_options, to_process_options(options.node));
   ASSIGN_OR_RETURN(const auto state, open_state(process_options, "join"));
   ASSIGN_OR_RETURN(Enrolment enrolment, enrolment_of(*state, options, stop));

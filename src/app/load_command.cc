@@ -34,10 +34,7 @@ LoadProgress::Form form_of(bool json, bool quiet) {
 
 // Progress of any work; gives what "done" holds.
 Result<std::string> follow(const gateway::AdminClient& client, const std::string& name,
-                           const std::string& body, LoadProgress::Form form,
-                           const StopToken& stop) {
-  const SteadyClock clock;
-  LoadProgress progress(clock, form);
+                           const std::string& body, LoadProgress& progress, const StopToken& stop) {
   const auto line = [&](const std::string& text) {
     (void)read_json(text, [&](const Json& json) {
       const auto view = parse_load_view(json.at("progress").dump());
@@ -45,7 +42,9 @@ Result<std::string> follow(const gateway::AdminClient& client, const std::string
     });
     return static_cast<bool>(std::cout);
   };
-  return client.follow(name, body, line, stop);
+  auto done = client.follow(name, body, line, stop);
+  progress.finish();
+  return done;
 }
 
 // With --json the last line is the summary or the error, on one line like the others.
@@ -62,25 +61,42 @@ Result<void> print_summary(const Result<std::string>& done) {
   });
 }
 
+void show_loaded(const Json& json) {
+  if (json.contains("command")) {
+    std::cout << words("load.offered", text_or(json, "name"), text_or(json, "load_at"),
+                       text_or(json, "command"))
+              << '\n';
+  } else if (json.contains("deployment")) {
+    std::cout << deployment_text(json.at("deployment"));
+  } else {
+    std::cout << words("load.begun", text_or(json, "name")) << '\n';
+  }
+}
+
 Result<void> load(LoadOptions options, const StopToken& stop) {
   set_model(options.request, options.model);
   options.request.wait = !options.no_wait;
-  const gateway::AdminClient client = client_of(options.ask);
+  const SteadyClock clock;
+  LoadProgress progress(clock, form_of(options.ask.json, options.quiet));
   const auto done =
-      follow_load(client, options.request, form_of(options.ask.json, options.quiet), stop);
+      follow(client_of(options.ask), "load", gateway::encode(options.request), progress, stop);
   if (options.ask.json) RETURN_IF_ERROR(print_summary(done));
-  if (!done && done.error().code() == ErrorCode::kCancelled && !options.ask.json) {
+  const bool cancelled = !done && done.error().code() == ErrorCode::kCancelled;
+  if (cancelled && progress.deploying() && !options.ask.json) {
     std::cerr << words("load.goes_on", options.model) << '\n';
   }
   if (!done) return fail(done.error());
   if (options.ask.json) return {};
-  return read_json(*done, [&](const Json& json) {
-    if (json.contains("deployment")) {
-      std::cout << deployment_text(json.at("deployment"));
-    } else {
-      std::cout << words("load.begun", text_or(json, "name")) << '\n';
-    }
-  });
+  return read_json(*done, show_loaded);
+}
+
+// A model by its name or id, or by the file that it was loaded from. That may be gone meanwhile, so
+// what has a slash in it is a path as well as what exists.
+std::string encode_model(const std::string& typed) {
+  std::error_code error;
+  const bool path = typed.find('/') != std::string::npos || std::filesystem::exists(typed, error);
+  return gateway::encode_named(
+      "model", path ? std::filesystem::absolute(typed, error).lexically_normal().string() : typed);
 }
 
 struct ModelOptions {
@@ -89,16 +105,14 @@ struct ModelOptions {
 };
 
 Result<void> unload(const ModelOptions& options) {
-  const auto done =
-      client_of(options.ask).post("unload", gateway::encode_named("model", options.model));
+  const auto done = client_of(options.ask).post("unload", encode_model(options.model));
   if (!done) return fail(done.error());
   std::cout << words("unload.done", options.model) << '\n';
   return {};
 }
 
 Result<void> remove_model(const ModelOptions& options) {
-  const auto done =
-      client_of(options.ask).post("remove-model", gateway::encode_named("model", options.model));
+  const auto done = client_of(options.ask).post("remove-model", encode_model(options.model));
   if (!done) return fail(done.error());
   std::cout << words("rm.done", options.model) << '\n';
   return {};
@@ -124,10 +138,11 @@ Result<void> show_verified(const AskOptions& options, const std::string& answer)
 }
 
 Result<void> verify(const ModelOptions& options, const StopToken& stop) {
-  const auto form = options.ask.json ? LoadProgress::Form::kQuiet : LoadProgress::Form::kAuto;
-  ASSIGN_OR_RETURN(const std::string answer,
-                   follow(client_of(options.ask), "verify",
-                          gateway::encode_named("model", options.model), form, stop));
+  const SteadyClock clock;
+  LoadProgress progress(clock,
+                        options.ask.json ? LoadProgress::Form::kQuiet : LoadProgress::Form::kAuto);
+  ASSIGN_OR_RETURN(const std::string answer, follow(client_of(options.ask), "verify",
+                                                    encode_model(options.model), progress, stop));
   return show_verified(options.ask, answer);
 }
 
@@ -189,7 +204,9 @@ void set_model(gateway::LoadRequest& request, const std::string& typed) {
 Result<std::string> follow_load(const gateway::AdminClient& client,
                                 const gateway::LoadRequest& request, LoadProgress::Form form,
                                 const StopToken& stop) {
-  return follow(client, "load", gateway::encode(request), form, stop);
+  const SteadyClock clock;
+  LoadProgress progress(clock, form);
+  return follow(client, "load", gateway::encode(request), progress, stop);
 }
 
 void add_load(CLI::App& app, CommandContext& context) {
@@ -208,7 +225,7 @@ void add_load(CLI::App& app, CommandContext& context) {
 void add_unload(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("unload", words("unload.about"));
   auto options = std::make_shared<ModelOptions>();
-  command->add_option("MODEL", options->model, words("option.model_name"))->required();
+  command->add_option("MODEL", options->model, words("option.model_or_file"))->required();
   add_ask_options(*command, options->ask, false);
   command->callback(
       [&context, options] { context.chosen = [options] { return unload(*options); }; });
@@ -217,7 +234,7 @@ void add_unload(CLI::App& app, CommandContext& context) {
 void add_rm(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("rm", words("rm.about"));
   auto options = std::make_shared<ModelOptions>();
-  command->add_option("MODEL", options->model, words("option.model_name"))->required();
+  command->add_option("MODEL", options->model, words("option.model_or_file"))->required();
   add_ask_options(*command, options->ask, false);
   command->callback(
       [&context, options] { context.chosen = [options] { return remove_model(*options); }; });
@@ -226,7 +243,7 @@ void add_rm(CLI::App& app, CommandContext& context) {
 void add_verify(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("verify", words("verify.about"));
   auto options = std::make_shared<ModelOptions>();
-  command->add_option("MODEL", options->model, words("option.model_name"))->required();
+  command->add_option("MODEL", options->model, words("option.model_or_file"))->required();
   add_ask_options(*command, options->ask);
   command->callback([&context, options] {
     context.chosen = [&context, options] { return verify(*options, context.stop); };

@@ -48,6 +48,7 @@ void LoadProgress::never_backwards(LoadView& view) {
 }
 
 void LoadProgress::update(LoadView view) {
+  deploying_ = !view.state.empty();
   if (form_ == Form::kQuiet) return;
   never_backwards(view);
   const TimePoint now = clock_.now();

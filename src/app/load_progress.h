@@ -21,6 +21,8 @@ class LoadProgress {
   LoadProgress& operator=(const LoadProgress&) = delete;
 
   void update(LoadView view);
+  // The last report was of a deployment, which goes on whether somebody listens or not.
+  bool deploying() const { return deploying_; }
   // Takes the bars away.
   void finish();
 
@@ -39,6 +41,7 @@ class LoadProgress {
   std::string last_phase_;
   int last_step_ = -1;  // of five percent
   bool any_ = false;
+  bool deploying_ = false;
   std::size_t lines_drawn_ = 0;
 };
 

@@ -16,17 +16,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kBarColumns = 20;
+constexpr std::size_t kLoadBarColumns = 20;
 constexpr auto kRateWindow = std::chrono::seconds(10);
 
 double share(std::uint64_t done, std::uint64_t total) {
   return total == 0 ? 0 : std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
 }
 
-std::string bar(double fraction) {
-  const auto full =
-      static_cast<std::size_t>(std::clamp(fraction, 0.0, 1.0) * static_cast<double>(kBarColumns));
-  return std::string(full, '#') + std::string(kBarColumns - full, '.');
+std::string load_bar(double fraction) {
+  const auto full = static_cast<std::size_t>(std::clamp(fraction, 0.0, 1.0) *
+                                             static_cast<double>(kLoadBarColumns));
+  return std::string(full, '#') + std::string(kLoadBarColumns - full, '.');
 }
 
 LoadLine read_line(const Json& stage) {
@@ -49,7 +49,7 @@ std::string amounts(std::uint64_t done, std::uint64_t total) {
 std::string line_text(const LoadLine& line, std::size_t name_width) {
   const bool fetching = line.state == "fetching";
   return fmt::format("{}  {:>7}  [{}] {:3.0f}%  {}{}", padded(line.node, name_width), line.layers,
-                     bar(line.fraction()), std::floor(line.fraction() * 100),
+                     load_bar(line.fraction()), std::floor(line.fraction() * 100),
                      words("stagestate." + line.state),
                      fetching ? amounts(line.bytes_done, line.bytes_total) : std::string());
 }
@@ -132,17 +132,18 @@ std::string format_left(double seconds) {
 std::vector<std::string> bar_lines(const LoadView& view, double bytes_per_second) {
   if (view.lines.empty()) {
     const double fraction = view.total_fraction();
-    const std::string what = view.what == "hashing"     ? words("load.hashing", view.name)
-                             : view.what == "verifying" ? words("load.verifying", view.name)
-                                                        : words("load.waiting", view.reason);
-    return {fmt::format("[{}] {:3.0f}%  {}", bar(fraction), std::floor(fraction * 100), what)};
+    const std::string what = view.what == "hashing"      ? words("load.hashing", view.name)
+                             : view.what == "verifying"  ? words("load.verifying", view.name)
+                             : view.what == "announcing" ? words("load.announcing", view.name)
+                                                         : words("load.waiting", view.reason);
+    return {fmt::format("[{}] {:3.0f}%  {}", load_bar(fraction), std::floor(fraction * 100), what)};
   }
   std::size_t width = 0;
   for (const LoadLine& line : view.lines) width = std::max(width, display_width(line.node));
   std::vector<std::string> lines;
   for (const LoadLine& line : view.lines) lines.push_back(line_text(line, width));
   std::string total =
-      fmt::format("{}  [{}] {:3.0f}%  {}{}", words("load.total"), bar(view.total_fraction()),
+      fmt::format("{}  [{}] {:3.0f}%  {}{}", words("load.total"), load_bar(view.total_fraction()),
                   std::floor(view.total_fraction() * 100), words("deployment." + view.state),
                   amounts(view.bytes_done(), view.bytes_total()));
   if (const auto left = seconds_left(view, bytes_per_second)) {

@@ -29,7 +29,7 @@ struct LoadLine {
 };
 
 struct LoadView {
-  std::string what;  // "hashing", "loading", "verifying"
+  std::string what;  // "hashing", "announcing", "loading", "verifying"
   std::string name;
   std::string state;    // of the deployment; empty while it is hashed
   std::string reason;   // what it waits for

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/load_line.h"
 #include "app/node_process.h"
 #include "app/pause.h"
 #include "engine/llama/weight_placement.h"
@@ -19,6 +20,11 @@ namespace {
 using cluster::DeploymentState;
 
 constexpr Duration kLookPeriod = std::chrono::milliseconds(150);
+// The coordinator fetches a model's list of pieces, some megabytes at most.
+constexpr Duration kKnownTime = std::chrono::seconds(60);
+constexpr Duration kKnowsTime = std::chrono::seconds(5);
+// So many looks in vain and it is told once more: it may have been out of reach the first time.
+constexpr int kLooksPerAnnouncement = 20;
 // So often in a row a load may fail before its command says so and ends; the cluster goes on
 // trying.
 constexpr std::uint32_t kFailuresMax = 3;
@@ -103,6 +109,34 @@ Result<coordinator::DeploymentInfo> follow(NodeProcess& process, const ModelId& 
   }
 }
 
+Error not_known(const NodeProcess& process, const Error& last) {
+  return {
+      ErrorCode::kUnavailable,
+      fmt::format("the model is known on this machine, but its coordinator does not know it yet "
+                  "({}). It fetches a list from here: can it reach this machine on port {}? It "
+                  "is told again with every new link",
+                  last.message(), process.port())};
+}
+
+// Until the coordinator can be told to load the model.
+Result<void> until_known(NodeProcess& process, const gateway::LoadOutcome& outcome,
+                         const gateway::Report& report, const StopToken& stop) {
+  const TimePoint end = deadline_after(process.clock().now(), kKnownTime);
+  for (int look = 1;; ++look) {
+    const Result<void> known =
+        process.agent().request({.kind = "knows", .value = outcome.model.value},
+                                deadline_after(process.clock().now(), kKnowsTime));
+    // An older coordinator can't be asked.
+    if (known || known.error().code() == ErrorCode::kUnsupported) return {};
+    if (process.clock().now() >= end) return fail(not_known(process, known.error()));
+    if (look % kLooksPerAnnouncement == 0) process.agent().inventory_changed(outcome.model);
+    if (!report({.what = "announcing", .name = outcome.name, .fraction = 1, .deployment = {}}) ||
+        !pause_for(kLookPeriod, stop)) {
+      return fail(ErrorCode::kCancelled, "the coordinator was told and has not answered yet");
+    }
+  }
+}
+
 }  // namespace
 
 Result<gateway::LoadOutcome> load_model(NodeProcess& process, const gateway::LoadRequest& request,
@@ -122,6 +156,18 @@ Result<gateway::LoadOutcome> load_model(NodeProcess& process, const gateway::Loa
     ASSIGN_OR_RETURN(outcome.deployment, follow(process, outcome.model, report, stop));
   }
   if (const auto entry = process.store().entry(outcome.model)) outcome.name = entry->name;
+  return outcome;
+}
+
+Result<gateway::LoadOutcome> offer_model(NodeProcess& process, const gateway::LoadRequest& request,
+                                         const gateway::Report& report, const StopToken& stop) {
+  gateway::LoadOutcome outcome;
+  ASSIGN_OR_RETURN(outcome.model, import_file(process, request.path, report, stop));
+  ASSIGN_OR_RETURN(const model::CatalogueEntry entry, process.store().entry(outcome.model));
+  outcome.name = entry.name;
+  outcome.load_at = process.coordinator_text();
+  outcome.command = load_line(request, entry.name);
+  if (request.wait) RETURN_IF_ERROR(until_known(process, outcome, report, stop));
   return outcome;
 }
 

@@ -28,7 +28,7 @@ void show_deployments(const Json& answer) {
     if (!deployment.value("wanted", false) && deployment.value("stages", Json::array()).empty()) {
       continue;
     }
-    std::cout << (any ? "\n" : "") << deployment_text(deployment);
+    std::cout << (any ? "\n" : "") << deployment_text(deployment) << links_text(deployment);
     any = true;
   }
   if (!any) std::cout << words("up.nothing_loaded") << '\n';

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "app/command.h"
+#include "app/load_work.h"
 #include "app/node_process.h"
 #include "app/store_work.h"
 #include "app/version.h"
@@ -14,7 +15,7 @@
 namespace salvage::app {
 namespace {
 
-constexpr Duration kAnswerTime = std::chrono::seconds(5);
+constexpr Duration kRequestTime = std::chrono::seconds(5);
 
 class NodeAdmin final : public gateway::AdminBackend {
  public:
@@ -89,10 +90,10 @@ class NodeAdmin final : public gateway::AdminBackend {
                             told.error().message(), process_.name()));
   }
 
-  Result<gateway::LoadOutcome> load(const gateway::LoadRequest& /*request*/,
-                                    const gateway::Report& /*report*/,
-                                    const StopToken& /*stop*/) override {
-    return elsewhere();
+  Result<gateway::LoadOutcome> load(const gateway::LoadRequest& request,
+                                    const gateway::Report& report, const StopToken& stop) override {
+    if (request.path.empty()) return elsewhere();
+    return offer_model(process_, request, report, stop);
   }
   Result<void> unload(const std::string& /*model*/) override { return elsewhere(); }
   Result<void> remove_model(const std::string& /*model*/) override { return elsewhere(); }
@@ -113,16 +114,14 @@ class NodeAdmin final : public gateway::AdminBackend {
 
  private:
   Result<void> ask(const wire::MemberRequest& request) {
-    return process_.agent().request(request, deadline_after(process_.clock().now(), kAnswerTime));
+    return process_.agent().request(request, deadline_after(process_.clock().now(), kRequestTime));
   }
 
   tl::unexpected<Error> elsewhere() const {
-    const std::string name = process_.view().name_of(process_.enrolment().coordinator);
-    const auto addresses = process_.view().coordinator_addresses();
+    const std::string where = process_.coordinator_text();
     return fail(ErrorCode::kUnsupported,
                 fmt::format("this machine only joined; run the command on the coordinator{}{}",
-                            name.empty() ? "" : ", " + name,
-                            addresses.empty() ? "" : " (" + addresses.front() + ")"));
+                            where.empty() ? "" : ", ", where));
   }
 
   NodeProcess& process_;

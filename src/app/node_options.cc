@@ -1,6 +1,8 @@
 #include "app/node_options.h"
 
+#include <array>
 #include <iostream>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -9,6 +11,7 @@
 #include "app/port_range.h"
 #include "app/version.h"
 #include "app/words.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/system_info.h"
 
@@ -23,6 +26,17 @@ std::string address_text(const wire::NodeAddress& address) {
              : fmt::format("{} ({}, {} Mbit/s)", place, link, address.speed_mbit);
 }
 
+// The words for people; in the lines stand the log's own.
+constexpr std::array kLogLevels{
+    std::pair("error", LogLevel::kError), std::pair("warning", LogLevel::kWarn),
+    std::pair("info", LogLevel::kInfo), std::pair("debug", LogLevel::kDebug)};
+
+std::vector<std::string> log_levels() {
+  std::vector<std::string> names;
+  for (const auto& [name, level] : kLogLevels) names.emplace_back(name);
+  return names;
+}
+
 std::string known(std::uint64_t bytes) {
   return bytes == 0 ? words("unknown") : format_memory(bytes);
 }
@@ -35,9 +49,20 @@ void add_node_options(CLI::App& command, NodeOptions& options) {
   command.add_option("--name", options.name, words("option.name"));
   command.add_option("--stage-ports", options.stage_ports, words("option.stage_ports"))
       ->capture_default_str();
+  command.add_option("--log-level", options.log_level, words("option.log_level"))
+      ->envname("SALVAGE_LOG")
+      ->check(CLI::IsMember(log_levels()))
+      ->capture_default_str();
   command.add_option("--wire-version", options.wire_version)
       ->check(CLI::Range(wire::kWireVersionMin, wire::kWireVersion))
       ->group("");
+}
+
+void open_log(const NodeOptions& options) {
+  for (const auto& [name, level] : kLogLevels) {
+    if (options.log_level == name)
+      set_log({.level = level, .format = LogFormat::kText, .sink = {}});
+  }
 }
 
 Result<NodeProcessOptions> to_process_options(const NodeOptions& options) {

@@ -17,10 +17,14 @@ struct NodeOptions {
   std::uint16_t port = kNodePort;
   std::string name;  // empty: the host's
   std::string stage_ports = "7421-7436";
+  std::string log_level = "warning";
   std::uint32_t wire_version = wire::kWireVersion;  // tests lower it
 };
 
 void add_node_options(CLI::App& command, NodeOptions& options);
+
+// Sets the log as the options say. Before anything is started.
+void open_log(const NodeOptions& options);
 
 Result<NodeProcessOptions> to_process_options(const NodeOptions& options);
 std::string node_name(const NodeOptions& options);

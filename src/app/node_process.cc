@@ -24,7 +24,7 @@ namespace salvage::app {
 namespace {
 
 constexpr Logger kLog("node");
-constexpr Duration kLookPeriod = std::chrono::seconds(3);
+constexpr Duration kNewsPeriod = std::chrono::seconds(3);
 
 }  // namespace
 
@@ -72,7 +72,14 @@ Result<void> NodeProcess::start_parts() {
   start_door(std::move(listener));
   start_beacon();
   started_ = true;
+  RETURN_IF_ERROR(start_api());
   return start_admin();
+}
+
+Result<void> NodeProcess::start_api() {
+  if (!coordinator_ || !options_.api.served) return {};
+  ASSIGN_OR_RETURN(api_, ApiService::start(options_.api, state_, *coordinator_, clock_));
+  return {};
 }
 
 Result<std::unique_ptr<transport::Listener>> NodeProcess::listen() {
@@ -177,6 +184,9 @@ NodeProcess::~NodeProcess() {
     MutexLock lock(mutex_);
     ending_ = true;
   }
+  // The coordinator's own goodbye would only be news to itself.
+  if (agent_ && !coordinator_) agent_->say_goodbye();
+  api_.reset();    // answers end
   admin_.reset();  // commands end; the answers that they wait for are stopped
   download_.reset();
   beacon_.reset();
@@ -222,7 +232,7 @@ Result<void> NodeProcess::wait(const StopToken& stop) {
   for (;;) {
     {
       MutexLock lock(mutex_);
-      const TimePoint next = deadline_after(clock_.now(), kLookPeriod);
+      const TimePoint next = deadline_after(clock_.now(), kNewsPeriod);
       while (!outcome_ && wake_.wait_until(mutex_, next)) {
       }
       if (outcome_) return *outcome_;
@@ -270,6 +280,7 @@ void NodeProcess::say(const std::string& line) {
 void NodeProcess::say_event(const coordinator::ClusterEvent& event) {
   if (event.code == "node_joined") return say(words("event.joined", event.node));
   if (event.code == "node_online") return say(words("event.online", event.node));
+  if (event.code == "node_offline") return say(words("event.offline", event.node));
   if (event.code == "node_lost") return say(words("event.lost", event.node, event.detail));
   if (event.code == "node_left") return say(words("event.left", event.node));
   if (event.code == "node_removed") return say(words("event.removed", event.node));

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "agent/node_agent.h"
+#include "app/api_service.h"
 #include "app/cluster_view.h"
 #include "app/download_service.h"
 #include "app/enrolment.h"
@@ -50,7 +51,8 @@ struct NodeProcessOptions {
   std::uint16_t stage_port_first = 7421;
   std::uint16_t stage_port_count = 16;
   std::uint32_t wire_version = wire::kWireVersion;
-  DownloadOptions download;  // the coordinator's
+  DownloadOptions download;  // the coordinator's, as the next
+  ApiOptions api;
   // What happens, a line each, for people. Called from any thread.
   std::function<void(const std::string&)> say;
 };
@@ -81,10 +83,13 @@ class NodeProcess {
   // A new code, with the line for machines that have nothing. The coordinator's machine only.
   Result<coordinator::OpenInvite> invite(coordinator::InviteOptions options);
   agent::NodeAgent& agent() { return *agent_; }
+  const ApiService* api() const { return api_.get(); }  // null: not served here
   const Machine& machine() const { return *machine_; }
   const Enrolment& enrolment() const { return enrolment_; }
   const ViewKeeper& view() const { return view_; }
   std::uint16_t port() const { return port_; }
+  // The coordinator's machine, for people: "attic (tls:192.168.1.20:7420)", as far as it is known.
+  std::string coordinator_text() const;
   std::string problem() const EXCLUDES(mutex_);  // of the link to the coordinator
   std::string name() const EXCLUDES(mutex_);     // of this machine, as the cluster calls it
   bool connected() const { return agent_->connected(); }
@@ -94,6 +99,7 @@ class NodeProcess {
   Result<void> start_parts();
   Result<std::unique_ptr<transport::Listener>> listen();
   Result<void> start_coordinator();
+  Result<void> start_api();
   void start_door(std::unique_ptr<transport::Listener> listener);
   Result<void> start_agent();
   void start_beacon();
@@ -132,6 +138,7 @@ class NodeProcess {
   std::optional<transport::RoutingTransport> transport_;
   std::unique_ptr<coordinator::Coordinator> coordinator_;
   std::unique_ptr<DownloadService> download_;
+  std::unique_ptr<ApiService> api_;
   std::unique_ptr<agent::NodeAgent> agent_;
   std::unique_ptr<pipeline::Door> door_;
   std::unique_ptr<discovery::BeaconSender> beacon_;

@@ -94,6 +94,13 @@ bool NodeProcess::is_admitted(const NodeId& node) const {
   return view_.admits(node);
 }
 
+std::string NodeProcess::coordinator_text() const {
+  const std::string name = view_.name_of(enrolment_.coordinator);
+  const auto addresses = view_.coordinator_addresses();
+  if (addresses.empty()) return name;
+  return name.empty() ? addresses.front() : fmt::format("{} ({})", name, addresses.front());
+}
+
 // --- the agent's link ----------------------------------------------------------------------------
 
 agent::NodeAgentEvents NodeProcess::agent_events() {

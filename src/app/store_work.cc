@@ -8,7 +8,12 @@
 
 namespace salvage::app {
 
+bool is_path(const std::string& model) {
+  return model.starts_with('/');
+}
+
 Result<ModelId> stored_model(const store::PieceStore& store, const std::string& name) {
+  if (is_path(name)) return store.model_of(name);
   std::vector<ModelId> found;
   for (const model::CatalogueEntry& entry : store.models()) {
     const ModelId id = entry.id();

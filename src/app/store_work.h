@@ -11,7 +11,11 @@ namespace salvage::app {
 
 class NodeProcess;
 
-// The model of that name, id or beginning of an id among those in this machine's store.
+// How requests name a model: by its name, its id or the beginning of one, or by the absolute path
+// of a file on this machine from which it was loaded.
+bool is_path(const std::string& model);
+
+// The model named so among those in this machine's store.
 Result<ModelId> stored_model(const store::PieceStore& store, const std::string& name);
 
 Result<gateway::VerifyOutcome> verify_model(NodeProcess& process, const ModelId& model,

@@ -8,6 +8,7 @@
 
 #include "app/command.h"
 #include "app/format.h"
+#include "app/host_address.h"
 #include "app/load_progress.h"
 #include "app/load_work.h"
 #include "app/node_options.h"
@@ -21,6 +22,9 @@ struct UpOptions {
   NodeOptions node;
   std::string model;
   DownloadOptions download;
+  std::string listen = "127.0.0.1";
+  ApiOptions api;
+  bool no_api = false;
 };
 
 std::string loaded_text(NodeProcess& process) {
@@ -53,9 +57,20 @@ Result<void> load_first(NodeProcess& process, const std::string& model, const St
   return {};
 }
 
+Result<ApiOptions> api_options(const UpOptions& options) {
+  ApiOptions api = options.api;
+  api.served = !options.no_api;
+  ASSIGN_OR_RETURN(const HostPort place, parse_host_port(options.listen, kApiPort));
+  api.address = place.host;
+  api.port = place.port;
+  return api;
+}
+
 Result<void> up(const UpOptions& options, const StopToken& stop) {
+  open_log(options.node);
   ASSIGN_OR_RETURN(NodeProcessOptions process_options, to_process_options(options.node));
   process_options.download = options.download;
+  ASSIGN_OR_RETURN(process_options.api, api_options(options));
   ASSIGN_OR_RETURN(const auto state, open_state(process_options, "up"));
   ASSIGN_OR_RETURN(Enrolment enrolment, found_cluster(*state, node_name(options.node)));
   const bool founded = enrolment.founded;
@@ -65,6 +80,7 @@ Result<void> up(const UpOptions& options, const StopToken& stop) {
                    NodeProcess::start(process_options, *state, std::move(enrolment)));
   print_line(machine_text(*process));
   print_line(words("up.cluster", cluster, identity::grouped_form(id)));
+  if (process->api() != nullptr) print_line(api_text(*process->api()));
   print_line(loaded_text(*process));
   std::string join = words("up.how_to_invite");
   if (founded) {
@@ -86,6 +102,10 @@ void add_up(CLI::App& app, CommandContext& context) {
       ->check(CLI::ExistingFile);
   command->add_option("--download-port", options->download.port, words("up.download_port"))
       ->capture_default_str();
+  command->add_option("--listen", options->listen, words("up.listen"))->capture_default_str();
+  command->add_option("--api-key", options->api.keys, words("up.key"))->envname("SALVAGE_API_KEY");
+  command->add_flag("--insecure", options->api.insecure, words("up.insecure"));
+  command->add_flag("--no-api", options->no_api, words("up.no_api"));
   command->callback([&context, options] {
     context.chosen = [&context, options] { return up(*options, context.stop); };
   });

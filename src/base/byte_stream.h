@@ -8,7 +8,8 @@
 // passed; `unavailable` if the peer has gone or the stream was shut down. After a failure the
 // stream is of no further use.
 //
-// Threads: a stream belongs to one, a listener's accept() to one; shutdown() may come from any.
+// Threads: a stream belongs to one, a listener's accept() to one; shutdown() and gone() may come from
+// any.
 
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +31,8 @@ class ByteStream {
   virtual Result<void> write(std::span<const char> bytes, TimePoint deadline) = 0;
   // Wakes whoever waits in read() or write(), and fails all that comes later.
   virtual void shutdown() = 0;
+  // Has the peer ended its side, or vanished, as far as the system knows? From any thread.
+  virtual bool gone() const = 0;
   virtual const std::string& peer() const = 0;  // for logs
 };
 

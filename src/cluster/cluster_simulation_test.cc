@@ -139,6 +139,11 @@ class Simulation {
     carry_out(members_.link_down(*link, "connection reset"));
   }
 
+  void say_goodbye(std::size_t index) {
+    const auto link = members_.link_of(node_id(index));
+    if (link && nodes_[index].answers) carry_out(members_.goodbye(*link));
+  }
+
   std::size_t some_node() { return 1 + random_.below(kNodes - 1); }
   Deployment& some_deployment() { return deployments_[random_.below(kModels)]; }
 
@@ -153,7 +158,7 @@ class Simulation {
     switch (random_.below(32)) {
       case 0:
         nodes_[node].answers = true;
-        break_link(node);
+        random_.below(2) == 0 ? break_link(node) : say_goodbye(node);
         break;
       case 1:
         nodes_[node].answers = false;
@@ -291,7 +296,7 @@ class Simulation {
     ++lost_count_;
     told_online_.erase(lost.node);
     for (std::size_t i = 0; i < kModels; ++i) {
-      carry_out(i, deployments_[i].node_lost(lost.node, lost.reason, lost.for_good));
+      carry_out(i, deployments_[i].node_lost(lost.node, lost.reason, lost.for_good()));
     }
   }
 

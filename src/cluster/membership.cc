@@ -161,7 +161,7 @@ MembershipActions Membership::link_up(LinkId link, Newcomer newcomer) {
   return actions;
 }
 
-MembershipActions Membership::link_down(LinkId link, std::string reason, bool orderly) {
+MembershipActions Membership::link_down(LinkId link, std::string reason) {
   MembershipActions actions;
   Entry* const entry = entry_of(link);
   if (entry == nullptr) return actions;
@@ -171,8 +171,18 @@ MembershipActions Membership::link_down(LinkId link, std::string reason, bool or
     return actions;
   }
   entry->link.reset();
-  lose(*entry, orderly ? MemberState::kOffline : MemberState::kLost, std::move(reason), actions);
+  lose(*entry, MemberState::kLost, std::move(reason), actions);
   settle_pending(*entry, "", actions);
+  return actions;
+}
+
+MembershipActions Membership::goodbye(LinkId link) {
+  MembershipActions actions;
+  Entry* const entry = entry_of(link);
+  if (entry == nullptr || entry->link != link) return actions;
+  close(*entry, "said goodbye", actions);
+  lose(*entry, MemberState::kOffline, "was shut down", actions);
+  settle_pending(*entry, "", actions);  // its next process was quicker than its last word
   return actions;
 }
 
@@ -281,7 +291,7 @@ Result<MembershipActions> Membership::leave(const NodeId& leaving) {
     actions.push_back(PersistMember{entry->member});
   }
   publish(actions);
-  if (was_online) actions.push_back(NodeLost{node, "left the cluster", true});
+  if (was_online) actions.push_back(NodeLost{node, "left the cluster", MemberState::kLeft});
   return actions;
 }
 
@@ -298,7 +308,8 @@ Result<MembershipActions> Membership::remove(const NodeId& unwanted) {
   entries_.erase(node);
   removed_.insert(node);
   publish(actions);
-  if (was_online) actions.push_back(NodeLost{node, "removed from the cluster", true});
+  if (was_online)
+    actions.push_back(NodeLost{node, "removed from the cluster", MemberState::kRemoved});
   return actions;
 }
 
@@ -416,7 +427,7 @@ void Membership::lose(Entry& entry, MemberState state, std::string reason,
   entry.member.state = state;
   entry.member.reason = reason;
   publish(actions);
-  actions.push_back(NodeLost{entry.member.node, std::move(reason)});
+  actions.push_back(NodeLost{entry.member.node, std::move(reason), state});
 }
 
 void Membership::close(Entry& entry, std::string reason, MembershipActions& actions) {

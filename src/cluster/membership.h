@@ -6,7 +6,8 @@
 // until all are done.
 //
 //  - A node is online while it has a live link. A link that ends, or that leaves kUnansweredMax
-//    pings in a row unanswered, makes it lost (cluster/liveness.h).
+//    pings in a row unanswered, makes it lost (cluster/liveness.h). One that says goodbye first is
+//    offline at once: whoever switched it off knows, and nobody has to wait or to worry.
 //  - A second link of an online node is believed at once if it comes from the same process. Else
 //    the first is probed. If it answers, two machines have one identity and the later is refused;
 //    if it doesn't within kProbeTicksMax, the new link replaces it.
@@ -41,7 +42,7 @@ inline constexpr std::uint32_t kEphemeralTicksMax = 600;
 
 enum class MemberState {
   kOnline,
-  kOffline,  // not seen since the coordinator started, or shut down in order
+  kOffline,  // said goodbye, or was not seen since the coordinator started
   kLost,     // its link broke or went silent
   kLeft,     // said that it leaves
   kRemoved,  // refused for ever
@@ -126,10 +127,13 @@ struct ForgetMember {  // Take it off the disk; `removed` says that its key stay
 struct NodeOnline {  // for the deployments
   NodeId node;
 };
-struct NodeLost {  // for the deployments: online before, now not
+struct NodeLost {  // for the deployments: online before, and now `state`
   NodeId node;
   std::string reason;
-  bool for_good = false;  // left or removed: nobody waits for it
+  MemberState state = MemberState::kLost;
+  bool for_good() const {  // nobody waits for it
+    return state == MemberState::kLeft || state == MemberState::kRemoved;
+  }
 };
 using MembershipAction = std::variant<AcceptLink, RefuseLink, CloseLink, SendPing, PublishView,
                                       PersistMember, ForgetMember, NodeOnline, NodeLost>;
@@ -167,8 +171,10 @@ class Membership {
 
   // A link whose other end proved to be `newcomer.node`. It may be used once AcceptLink names it.
   MembershipActions link_up(LinkId link, Newcomer newcomer);
-  // A link ended, whoever ended it; also one that was refused. `orderly`: the node said goodbye.
-  MembershipActions link_down(LinkId link, std::string reason, bool orderly = false);
+  // A link ended, whoever ended it; also one that was refused.
+  MembershipActions link_down(LinkId link, std::string reason);
+  // The node says on this link that its process ends. Only the link in use has a say; it is closed.
+  MembershipActions goodbye(LinkId link);
   // Any frame came on the link.
   void heard(LinkId link);
   MembershipActions pong(LinkId link, std::uint64_t nonce);

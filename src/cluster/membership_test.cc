@@ -111,7 +111,7 @@ TEST_F(MembershipTest, a_silent_node_is_lost_at_the_sixth_tick) {
   EXPECT_EQ(all<CloseLink>(actions).size(), 1);
   ASSERT_EQ(all<NodeLost>(actions).size(), 1);
   EXPECT_THAT(all<NodeLost>(actions)[0].reason, HasSubstr("5 pings"));
-  EXPECT_FALSE(all<NodeLost>(actions)[0].for_good);
+  EXPECT_FALSE(all<NodeLost>(actions)[0].for_good());
   EXPECT_EQ(all<PublishView>(actions).size(), 1);
   EXPECT_EQ(state('b'), MemberState::kLost);
   EXPECT_TRUE(members_.is_member(id_of('b')));
@@ -159,9 +159,51 @@ TEST_F(MembershipTest, a_link_that_breaks_loses_the_node_and_it_comes_back) {
   EXPECT_EQ(all<NodeLost>(lost)[0].reason, "connection reset");
   EXPECT_EQ(state('b'), MemberState::kLost);
   EXPECT_EQ(all<NodeOnline>(link('b', 2)).size(), 1);
-  (void)members_.link_down(LinkId{2}, "shut down", true);
+  EXPECT_EQ(state('b'), MemberState::kOnline);
+}
+
+TEST_F(MembershipTest, who_says_goodbye_is_offline_at_once_and_not_lost) {
+  join('b');
+  (void)link('b', 1);
+  const auto actions = members_.goodbye(LinkId{1});
   EXPECT_EQ(state('b'), MemberState::kOffline);
-  EXPECT_EQ(members_.find(id_of('b'))->reason, "shut down");
+  EXPECT_EQ(members_.find(id_of('b'))->reason, "was shut down");
+  EXPECT_EQ(all<CloseLink>(actions).at(0).link, LinkId{1});
+  EXPECT_EQ(all<PublishView>(actions).size(), 1) << "everybody hears of it";
+  ASSERT_EQ(all<NodeLost>(actions).size(), 1) << "what ran there is gone";
+  EXPECT_FALSE(all<NodeLost>(actions)[0].for_good()) << "it stays a member";
+  EXPECT_TRUE(members_.is_member(id_of('b')));
+  EXPECT_TRUE(members_.link_down(LinkId{1}, "closed").empty()) << "that was to be expected";
+  EXPECT_TRUE(members_.goodbye(LinkId{1}).empty()) << "twice is once";
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(tick().empty());
+  EXPECT_EQ(state('b'), MemberState::kOffline) << "silence does not make it lost afterwards";
+  EXPECT_EQ(all<NodeOnline>(link('b', 2)).size(), 1);
+  EXPECT_EQ(members_.find(id_of('b'))->reason, "");
+}
+
+TEST_F(MembershipTest, a_goodbye_that_never_arrives_ends_as_lost) {
+  join('b');
+  join('c');
+  (void)link('b', 1);
+  (void)link('c', 2);
+  (void)members_.link_down(LinkId{1}, "connection reset");
+  EXPECT_EQ(state('b'), MemberState::kLost) << "the process ended without a word";
+  for (int i = 0; i < 7; ++i) (void)tick();
+  EXPECT_EQ(state('c'), MemberState::kLost) << "its cable was out when it spoke";
+}
+
+TEST_F(MembershipTest, only_the_link_in_use_says_goodbye) {
+  join('b');
+  (void)link('b', 1);
+  (void)link('b', 2);  // waits for the probe of the first
+  EXPECT_TRUE(members_.goodbye(LinkId{2}).empty());
+  EXPECT_TRUE(members_.goodbye(LinkId{7}).empty()) << "nobody's";
+  EXPECT_EQ(state('b'), MemberState::kOnline);
+  const auto actions = members_.goodbye(LinkId{1});
+  EXPECT_EQ(all<NodeLost>(actions).size(), 1);
+  ASSERT_EQ(all<AcceptLink>(actions).size(), 1) << "the next process of a restart";
+  EXPECT_EQ(all<AcceptLink>(actions)[0].link, LinkId{2});
+  EXPECT_EQ(state('b'), MemberState::kOnline);
 }
 
 TEST_F(MembershipTest, a_copied_identity_is_refused_while_the_first_answers) {
@@ -240,7 +282,7 @@ TEST_F(MembershipTest, removal_is_on_the_disk_first_and_for_ever) {
   EXPECT_EQ(all<CloseLink>(*actions).at(0).link, LinkId{1});
   EXPECT_EQ(all<RefuseLink>(*actions).at(0).link, LinkId{2});
   EXPECT_EQ(all<PublishView>(*actions).at(0).view.removed, std::vector<NodeId>{id_of('b')});
-  EXPECT_TRUE(all<NodeLost>(*actions).at(0).for_good);
+  EXPECT_TRUE(all<NodeLost>(*actions).at(0).for_good());
   EXPECT_EQ(std::get<RefuseLink>(link('b', 3).at(0)).code, RefusalCode::kRemoved);
   const auto again = members_.join_accepted(newcomer('b'));
   ASSERT_FALSE(again);
@@ -255,7 +297,7 @@ TEST_F(MembershipTest, who_left_may_join_again_and_keeps_its_name) {
   const auto left = members_.leave(id_of('b'));
   ASSERT_TRUE(left);
   EXPECT_EQ(all<PersistMember>(*left).at(0).member.state, MemberState::kLeft);
-  EXPECT_TRUE(all<NodeLost>(*left).at(0).for_good);
+  EXPECT_TRUE(all<NodeLost>(*left).at(0).for_good());
   EXPECT_FALSE(members_.is_member(id_of('b')));
   EXPECT_EQ(std::get<RefuseLink>(link('b', 2).at(0)).code, RefusalCode::kUnknown);
   join('b', "other");

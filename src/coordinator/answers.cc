@@ -9,7 +9,7 @@
 
 namespace salvage::coordinator {
 
-Result<Service::Prepared> Service::ready_pipeline(const std::string& model) {
+Result<ReadyPipeline> Service::ready_pipeline(const std::string& model) {
   Entry* entry = nullptr;
   if (model.empty()) {
     for (auto& [id, one] : entries_) {
@@ -34,7 +34,12 @@ Result<Service::Prepared> Service::ready_pipeline(const std::string& model) {
                             cluster::deployment_state_name(status.state),
                             status.reason.empty() ? "" : ": ", status.reason));
   }
-  return Prepared{entry->pipeline, info_of(*entry)};
+  return ReadyPipeline{entry->pipeline, info_of(*entry)};
+}
+
+Result<ReadyPipeline> Service::ready(const std::string& model) {
+  return loop_.call([&] { return ready_pipeline(model); },
+                    Result<ReadyPipeline>(fail(ErrorCode::kUnavailable, "shutting down")));
 }
 
 Result<pipeline::GenerationOptions> Service::prepare(const ClusterPipeline& ready,
@@ -50,9 +55,7 @@ Result<pipeline::GenerationOptions> Service::prepare(const ClusterPipeline& read
 Result<RunOutcome> Service::run(const RunWish& wish,
                                 const std::function<bool(std::string_view)>& show,
                                 const StopToken& stop) {
-  ASSIGN_OR_RETURN(const Prepared prepared,
-                   loop_.call([&] { return ready_pipeline(wish.model); },
-                              Result<Prepared>(fail(ErrorCode::kUnavailable, "shutting down"))));
+  ASSIGN_OR_RETURN(const ReadyPipeline prepared, ready(wish.model));
   ASSIGN_OR_RETURN(const auto options, prepare(*prepared.pipeline, wish));
   const auto running = prepared.pipeline->count_running();
   ASSIGN_OR_RETURN(pipeline::Generation generation,

@@ -39,6 +39,8 @@ struct StageCounters {
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;
   std::uint64_t rss_bytes = 0;
+  // While something was under way to the next; unset where that can't be known.
+  std::optional<std::uint64_t> out_busy_us;
 };
 
 struct StageInfo {
@@ -52,12 +54,28 @@ struct StageInfo {
   std::string inexact_condition;
   std::uint64_t pid = 0;
   std::optional<StageCounters> counters;
+  std::optional<double> busy;  // share of the last ten seconds
+};
+
+// One link of a pipeline. The coordinator is where no stage is named.
+struct LinkInfo {
+  std::string from;  // names of machines
+  std::string to;
+  std::optional<StageIndex> from_stage;
+  std::optional<StageIndex> to_stage;
+  std::uint64_t bytes_sent = 0;  // since the plan was loaded, as its two ends count
+  std::uint64_t bytes_arrived = 0;
+  std::optional<double> bytes_per_second;  // in the last ten seconds
+  // Share of these in which something was under way, sent and not acknowledged: 0 to 1. Unset
+  // within a machine.
+  std::optional<double> load;
 };
 
 struct DeploymentInfo {
   std::string model_name;
   cluster::DeploymentStatus status;
   std::vector<StageInfo> stages;              // as many as status.stages
+  std::vector<LinkInfo> links;                // of a ready pipeline, once its stages have reported
   std::vector<std::string> exact_conditions;  // why bits are not promised; empty = they are
   std::uint32_t context = 0;
   std::uint32_t requests_running = 0;
@@ -74,8 +92,8 @@ struct ModelInfo {
   bool loaded = false;
 };
 
-// Something happened that an owner wants to see: `code` is stable ("node_online", "node_lost",
-// "node_joined", "node_left", "node_removed", "deployment"), the rest is for people.
+// Something happened that an owner wants to see: `code` is stable ("node_online", "node_offline",
+// "node_lost", "node_joined", "node_left", "node_removed", "deployment"), the rest is for people.
 struct ClusterEvent {
   std::string code;
   std::string node;   // its name

@@ -52,6 +52,11 @@ class ClusterPipeline {
   PlanEpoch epoch() const { return order_.epoch; }
   const pipeline::SchedulerLimits& limits() const { return order_.limits; }
 
+  // Over our two links since they stand; for how long something was under way on the first.
+  std::uint64_t bytes_out() const { return first_->bytes().out; }
+  std::uint64_t bytes_in() const { return results_->bytes().in; }
+  std::optional<std::uint64_t> out_busy_us() const { return first_->busy_us(); }
+
   // Counts one answer for as long as the result lives.
   std::shared_ptr<void> count_running() {
     ++running_;

@@ -96,6 +96,13 @@ struct RunOutcome {
   DeploymentInfo deployment;
 };
 
+class ClusterPipeline;  // coordinator/cluster_pipeline.h
+
+struct ReadyPipeline {
+  std::shared_ptr<ClusterPipeline> pipeline;
+  DeploymentInfo deployment;
+};
+
 class Coordinator {
  public:
   static Result<std::unique_ptr<Coordinator>> start(CoordinatorOptions options, const Parts& parts);
@@ -131,6 +138,9 @@ class Coordinator {
   virtual std::vector<DeploymentInfo> deployments() = 0;
 
   // --- answers ---
+  // The pipeline of a loaded model, by name, id or the beginning of one; empty: the only one that is
+  // loaded. `not_found`, or `unavailable` with why it is not ready.
+  virtual Result<ReadyPipeline> ready(const std::string& model) = 0;
   // `show` gets whole characters; false ends the answer.
   virtual Result<RunOutcome> run(const RunWish& wish,
                                  const std::function<bool(std::string_view)>& show,

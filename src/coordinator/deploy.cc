@@ -354,7 +354,14 @@ void Service::act_on(Entry& entry, const cluster::Announce& action) {
         .model = entry.model_name,
         .state = std::string(cluster::deployment_state_name(action.state)),
         .detail = action.reason});
-  if (action.state == cluster::DeploymentState::kReady) order_spares(entry);
+  const bool ready = action.state == cluster::DeploymentState::kReady;
+  const bool served = std::exchange(entry.serving, ready);
+  if (ready) {
+    log_layers(entry);
+    order_spares(entry);
+  } else if (served) {
+    log_work(entry);
+  }
 }
 
 void Service::act_on(Entry& entry, const cluster::PersistDeployment& action) {
@@ -369,6 +376,7 @@ void Service::act_on(Entry& entry, const cluster::PersistDeployment& action) {
 void Service::forget_epoch(Entry& entry) {
   entry.stages.clear();
   entry.pipeline.reset();
+  entry.sent = {};
   MutexLock lock(mutex_);
   std::erase_if(results_, [&](const auto& door) { return door.second.token == entry.token; });
 }

@@ -336,27 +336,44 @@ void Service::act_on(const cluster::NodeOnline& action) {
 }
 
 void Service::act_on(const cluster::NodeLost& action) {
-  const cluster::Member* member = membership_->find(action.node);
-  tell({.code = "node_lost",
-        .node = member == nullptr ? name_of(action.node) : member->name,
-        .model = {},
-        .state = {},
-        .detail = action.reason});
+  if (action.state != cluster::MemberState::kRemoved) {  // that is told by who ordered it
+    tell({.code = fmt::format("node_{}", cluster::member_state_name(action.state)),
+          .node = name_of(action.node),
+          .model = {},
+          .state = {},
+          .detail = action.reason});
+  }
   inventories_.erase(action.node);
+  if (action.node == options_.self) catalogues_ordered_.clear();  // with the link of our own agent
   for (auto& [model, entry] : entries_) {
-    act(*entry, entry->deployment.node_lost(action.node, action.reason, action.for_good));
+    act(*entry, entry->deployment.node_lost(action.node, action.reason, action.for_good()));
   }
 }
 
 // --- what members and owners ask for -------------------------------------------------------------
 
+// What is to be done for a request of a member, not done yet.
+Result<cluster::MembershipActions> Service::grant(const SessionPtr& session,
+                                                  const wire::MemberRequest& request) {
+  const NodeId& node = session->node();
+  // A link that waits for its probe may be a clone's: it has no say about the member.
+  if (membership_->link_of(node) != session->id()) {
+    return fail(ErrorCode::kUnavailable, "another link of this machine is in use");
+  }
+  if (request.kind == "leave") return membership_->leave(node);
+  if (request.kind == "rename") return membership_->rename(node, request.value);
+  if (request.kind == "goodbye") return membership_->goodbye(session->id());
+  if (request.kind == "knows") {
+    RETURN_IF_ERROR(parts_.store.entry(ModelId{request.value}));
+    return cluster::MembershipActions{};
+  }
+  return fail(ErrorCode::kUnsupported, fmt::format("unknown request '{}'", request.kind));
+}
+
 Result<void> Service::take_member_request(const SessionPtr& session,
                                           std::span<const std::byte> body) {
   ASSIGN_OR_RETURN(const auto request, wire::decode_control<wire::MemberRequest>(body));
-  Result<cluster::MembershipActions> actions =
-      fail(ErrorCode::kUnsupported, fmt::format("unknown request '{}'", request.kind));
-  if (request.kind == "leave") actions = membership_->leave(session->node());
-  if (request.kind == "rename") actions = membership_->rename(session->node(), request.value);
+  const Result<cluster::MembershipActions> actions = grant(session, request);
   wire::MemberReply reply{.kind = request.kind, .error_code = {}, .error = {}};
   if (!actions) {
     reply.error_code = error_code_name(actions.error().code());

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "coordinator/pipeline_links.h"
 #include "coordinator/service.h"
 #include "model/piece_catalogue.h"
 #include "planner/placement.h"
@@ -14,10 +15,11 @@ namespace {
 
 constexpr std::uint32_t kContextDefault = 4096;
 
-StageInfo stage_info(const cluster::StageStatus& status, const Entry::Stage& known) {
+StageInfo stage_info(const cluster::StageStatus& status, const Entry::Stage& known, TimePoint now) {
   StageInfo info;
   info.status = status;
   info.counters = known.counters;
+  if (const auto recent = known.recent.at(now)) info.busy = recent->busy;
   if (!known.loaded) return info;
   const wire::StageLoaded& loaded = *known.loaded;
   info.weights_bytes = loaded.weights_bytes;
@@ -227,13 +229,33 @@ DeploymentInfo Service::info_of(const Entry& entry) const {
   for (std::size_t i = 0; i < info.status.stages.size(); ++i) {
     const auto known = entry.stages.find(StageIndex{static_cast<std::uint32_t>(i)});
     info.stages.push_back(stage_info(info.status.stages[i],
-                                     known == entry.stages.end() ? Entry::Stage{} : known->second));
+                                     known == entry.stages.end() ? Entry::Stage{} : known->second,
+                                     parts_.clock.now()));
   }
+  info.links = links_of(entry);
   if (wish.hidden_type != "f32" && info.stages.size() > 1) {
     info.exact_conditions.push_back(fmt::format("hidden states travel as {}", wish.hidden_type));
   }
   add_exact_conditions(info.stages, info.exact_conditions);
   return info;
+}
+
+std::vector<LinkInfo> Service::links_of(const Entry& entry) const {
+  if (!entry.pipeline) return {};
+  const TimePoint now = parts_.clock.now();
+  std::vector<Traffic> stages;
+  for (const auto& [index, stage] : entry.stages) {
+    if (!stage.counters) return {};
+    stages.push_back({.node = stage.node,
+                      .bytes_in = stage.counters->bytes_in,
+                      .bytes_out = stage.counters->bytes_out,
+                      .recent = stage.recent.at(now)});
+  }
+  return pipeline_links({.node = name_of(options_.self),
+                         .bytes_in = entry.pipeline->bytes_in(),
+                         .bytes_out = entry.pipeline->bytes_out(),
+                         .recent = entry.sent.at(now)},
+                        stages);
 }
 
 std::vector<DeploymentInfo> Service::deployments() {

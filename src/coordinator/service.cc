@@ -106,7 +106,13 @@ void Service::tick() {
     next_membership_tick_ += cluster::kTickPeriod;
     act(membership_->tick(now));
   }
-  for (auto& [model, entry] : entries_) act(*entry, entry->deployment.tick(now));
+  for (auto& [model, entry] : entries_) {
+    if (entry->pipeline) {
+      entry->sent.add(now, {.bytes_out = entry->pipeline->bytes_out(),
+                            .out_busy_us = entry->pipeline->out_busy_us()});
+    }
+    act(*entry, entry->deployment.tick(now));
+  }
 }
 
 bool Service::admits(const NodeId& node) const {

@@ -2,7 +2,7 @@
 
 // The Coordinator's implementation, private to this folder. What runs on the loop is marked so; the
 // files divide it by subject: service.cc (start, door, links), members.cc, deploy.cc (placing and
-// starting), stage_frames.cc (what stages say), models.cc, answers.cc.
+// starting), stage_frames.cc (what stages say), spares.cc, layer_log.cc, models.cc, answers.cc.
 
 #include <atomic>
 #include <deque>
@@ -24,6 +24,7 @@
 #include "coordinator/coordinator.h"
 #include "coordinator/loop.h"
 #include "coordinator/node_session.h"
+#include "coordinator/recent_rates.h"
 #include "model/manifest.h"
 
 namespace salvage::coordinator {
@@ -39,13 +40,17 @@ struct Entry {
   std::string model_name;
   std::string token;  // of the present epoch's links
   struct Stage {
+    std::string node;  // its name
     std::string local_endpoint;
     std::vector<std::string> endpoints;
     std::optional<wire::StageLoaded> loaded;
     std::optional<StageCounters> counters;
+    RecentRates recent;
   };
   std::map<StageIndex, Stage> stages;  // of the present epoch
   std::shared_ptr<ClusterPipeline> pipeline;
+  RecentRates sent;      // by us, to the first stage
+  bool serving = false;  // was announced as ready, and as nothing else since
 };
 
 // Who may open the data link that brings the results of one epoch.
@@ -81,6 +86,7 @@ class Service final : public Coordinator {
   Result<void> remove_model(const ModelId& model) override;
   std::vector<DeploymentInfo> deployments() override;
 
+  Result<ReadyPipeline> ready(const std::string& model) override;
   Result<RunOutcome> run(const RunWish& wish, const std::function<bool(std::string_view)>& show,
                          const StopToken& stop) override;
 
@@ -121,6 +127,8 @@ class Service final : public Coordinator {
   void act_on(const cluster::NodeLost& action);
   std::string name_of(const NodeId& node) const;  // loop
   wire::ClusterView wire_view(const cluster::ClusterView& view) const;
+  Result<cluster::MembershipActions> grant(const SessionPtr& session,
+                                           const wire::MemberRequest& request);  // loop
   Result<void> take_member_request(const SessionPtr& session, std::span<const std::byte> body);
   Result<void> take_status(const SessionPtr& session, std::span<const std::byte> body);
   Result<void> restore_members();
@@ -157,12 +165,17 @@ class Service final : public Coordinator {
   void forget_epoch(Entry& entry);
   Result<void> restore_deployments();
 
+  // --- layer_log.cc ---
+  void log_layers(const Entry& entry) const;
+  void log_work(const Entry& entry) const;
+
   // --- spares.cc ---
   // What a node has of a model; our own store is asked itself.
   std::set<PieceDigest> pieces_of(const NodeId& node, const ModelId& model) const;  // loop
   wire::FetchOrder fetch_order(const ModelId& model, LayerRange layers) const;      // loop
   void order_spares(const Entry& entry);                                            // loop
   void order_catalogue(const ModelId& model);                                       // loop
+  void catalogue_ended(const ModelId& model, const wire::FetchProgress& said);      // loop
 
   // --- stage_frames.cc ---
   Result<void> take_stage_frame(const SessionPtr& session, const wire::FrameHeader& header,
@@ -178,15 +191,12 @@ class Service final : public Coordinator {
   Result<engine::TextTools> text_of(const ModelId& model);                        // loop
   ModelInfo info_of(const model::CatalogueEntry& entry);
   DeploymentInfo info_of(const Entry& entry) const;
+  std::vector<LinkInfo> links_of(const Entry& entry) const;
   Entry& entry_for(const ModelId& model);  // loop
   Result<cluster::DeploymentOptions> options_of(const LoadWish& wish);
 
   // --- answers.cc ---
-  struct Prepared {
-    std::shared_ptr<ClusterPipeline> pipeline;
-    DeploymentInfo deployment;
-  };
-  Result<Prepared> ready_pipeline(const std::string& model);  // loop
+  Result<ReadyPipeline> ready_pipeline(const std::string& model);  // loop
   Result<pipeline::GenerationOptions> prepare(const ClusterPipeline& ready, const RunWish& wish);
 
   const CoordinatorOptions options_;
@@ -210,6 +220,7 @@ class Service final : public Coordinator {
   std::map<ModelId, std::unique_ptr<Entry>> entries_;
   std::map<NodeId, std::string> names_;  // of members and of those that were some
   std::map<NodeId, std::map<ModelId, std::set<PieceDigest>>> inventories_;  // of other machines
+  std::set<ModelId> catalogues_ordered_;  // by our own agent, not answered yet
   std::map<ModelId, std::shared_ptr<const model::Manifest>> manifests_;
   std::map<ModelId, engine::TextTools> texts_;
 

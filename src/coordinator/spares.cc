@@ -8,6 +8,8 @@ namespace salvage::coordinator {
 namespace {
 
 constexpr Logger kLog("spares");
+// Each is a thread of our agent. Whoever brings more models waits with them.
+constexpr std::size_t kCataloguesMax = 8;
 
 }  // namespace
 
@@ -65,10 +67,23 @@ void Service::order_spares(const Entry& entry) {
   }
 }
 
-// A model that only a member has: its entry and skeleton come here, its weights stay there.
+// A model that only members have: its entry and skeleton come here, its weights stay there.
 void Service::order_catalogue(const ModelId& model) {
-  if (parts_.store.entry(model)) return;
-  (void)send_to(options_.self, fetch_order(model, {}));
+  if (parts_.store.entry(model) || catalogues_ordered_.contains(model)) return;
+  if (catalogues_ordered_.size() >= kCataloguesMax) return;  // when one of them is done
+  if (send_to(options_.self, fetch_order(model, {}))) catalogues_ordered_.insert(model);
+}
+
+void Service::catalogue_ended(const ModelId& model, const wire::FetchProgress& said) {
+  if (catalogues_ordered_.erase(model) == 0) return;
+  if (said.phase != "done") {
+    // Its next inventory tries again.
+    kLog.warn("catalogue_not_fetched", {{"model", model.value}, {"why", said.error}});
+    return;
+  }
+  for (const auto& [node, models] : inventories_) {
+    for (const auto& [other, pieces] : models) order_catalogue(other);
+  }
 }
 
 }  // namespace salvage::coordinator

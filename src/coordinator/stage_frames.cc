@@ -52,6 +52,7 @@ Result<void> Service::take_stage_frame(const SessionPtr& session, const wire::Fr
   const auto ref = stage_of(*entry, header.epoch, session->node());
   if (!ref) return {};
   Entry::Stage& stage = entry->stages[ref->stage];
+  stage.node = name_of(session->node());
   switch (header.type) {
     case wire::FrameType::kStageListening: {
       ASSIGN_OR_RETURN(auto said, wire::decode_control<wire::StageListening>(body));
@@ -77,8 +78,18 @@ Result<void> Service::take_stage_frame(const SessionPtr& session, const wire::Fr
     }
     case wire::FrameType::kStats: {
       ASSIGN_OR_RETURN(const auto said, wire::decode_control<wire::Stats>(body));
-      stage.counters = {said.steps,    said.rows,      said.busy_us,  said.idle_us,
-                        said.bytes_in, said.bytes_out, said.rss_bytes};
+      stage.counters = {.steps = said.steps,
+                        .rows = said.rows,
+                        .busy_us = said.busy_us,
+                        .idle_us = said.idle_us,
+                        .bytes_in = said.bytes_in,
+                        .bytes_out = said.bytes_out,
+                        .rss_bytes = said.rss_bytes,
+                        .out_busy_us = {}};
+      if (said.out_timed) stage.counters->out_busy_us = said.out_busy_us;
+      stage.recent.add(parts_.clock.now(), {.busy_us = said.busy_us,
+                                            .bytes_out = said.bytes_out,
+                                            .out_busy_us = stage.counters->out_busy_us});
       return {};
     }
     default:
@@ -89,6 +100,11 @@ Result<void> Service::take_stage_frame(const SessionPtr& session, const wire::Fr
 Result<void> Service::take_fetch(const SessionPtr& session, std::span<const std::byte> body) {
   ASSIGN_OR_RETURN(const auto said, wire::decode_control<wire::FetchProgress>(body));
   const PlanEpoch epoch{said.epoch};
+  const bool ended = said.phase == "done" || said.phase == "failed";
+  if (epoch == PlanEpoch{} && ended && session->node() == options_.self) {
+    catalogue_ended(ModelId{said.model}, said);
+    return {};
+  }
   Entry* const entry = entry_of(epoch);
   if (entry == nullptr) return {};
   const auto ref = stage_of(*entry, epoch, session->node());

@@ -2,8 +2,8 @@
 
 // What the administration channel can ask of the running program (admin_routes.h turns requests
 // into these calls). Two programs answer: the coordinator's process, which can do everything, and
-// a machine that only joined, which knows itself and what the coordinator told it; the rest it
-// refuses with `unsupported` and the machine to go to.
+// a machine that only joined, which knows itself, its disk and what the coordinator told it; the
+// rest it refuses with `unsupported` and the machine to go to.
 //
 // Threads: any number of calls at once, each on a thread of its own, which it may block. Work that
 // takes long reports through `report`, which returns false once nobody listens any more; it ends
@@ -44,7 +44,7 @@ struct StatusInfo {
 
 // How far something long is: a text and a fraction, or a deployment on its way.
 struct WorkProgress {
-  std::string what;  // "hashing", "verifying"
+  std::string what;  // "hashing", "announcing", "loading", "verifying"
   std::string name;  // of the model or piece
   double fraction = 0;
   std::optional<coordinator::DeploymentInfo> deployment;
@@ -55,6 +55,10 @@ struct LoadOutcome {
   ModelId model;
   std::string name;
   std::optional<coordinator::DeploymentInfo> deployment;  // unset: the caller did not wait
+  // On a machine that only joined: the cluster knows the model now, and this is the machine that
+  // loads it, with the command that does so there.
+  std::string load_at;
+  std::string command;
 };
 
 struct VerifyOutcome {

@@ -260,7 +260,7 @@ Result<NamedRequest> parse_named(std::string_view body, std::string_view key) {
   NamedRequest request;
   const std::string name(key);
   Fields fields(body, kSmallBodyBytesMax);
-  fields.text(name.c_str(), request.value);
+  fields.text(name.c_str(), request.value, key == "model" ? kPathBytesMax : kNameBytesMax);
   fields.require(name.c_str(), !request.value.empty());
   RETURN_IF_ERROR(fields.finish());
   return request;

@@ -65,7 +65,8 @@ struct GcRequest {
   friend bool operator==(const GcRequest&, const GcRequest&) = default;
 };
 
-// A node, an invite or a model: {"node": "pi-3"}.
+// A node, an invite or a model: {"node": "pi-3"}. A model may be named by the absolute path of a
+// file on this machine.
 struct NamedRequest {
   std::string value;
 };

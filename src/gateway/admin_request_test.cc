@@ -80,6 +80,9 @@ TEST(AdminRequest, what_is_required_is_asked_for) {
   EXPECT_THAT(refusal(parse_load("{}")), HasSubstr("model"));
   EXPECT_THAT(refusal(parse_rename(R"({"node":"a"})")), HasSubstr("name"));
   EXPECT_THAT(refusal(parse_named("{}", "node")), HasSubstr("node"));
+  const std::string path = "/" + std::string(3000, 'x');
+  EXPECT_EQ(parse_named(encode_named("model", path), "model")->value, path);
+  EXPECT_THAT(refusal(parse_named(encode_named("node", path), "node")), HasSubstr("longer"));
 }
 
 TEST(AdminRequest, only_an_object_is_a_request) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <list>
 #include <string>
 #include <system_error>
@@ -16,6 +15,7 @@
 #include "base/mutex.h"
 #include "base/stop.h"
 #include "gateway/download_line.h"
+#include "gateway/http_over_stream.h"
 
 namespace salvage::gateway {
 namespace {
@@ -25,63 +25,6 @@ constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
 // Until another place is free, or a port is usable again that could not be listened on for a while.
 constexpr Duration kRoomTime = std::chrono::milliseconds(500);
 constexpr Duration kRefusalLogTime = std::chrono::seconds(1);
-
-// One connection as httplib sees it: a request of bounded size and time, an answer of bounded time.
-class HttpOverStream final : public httplib::Stream {
- public:
-  HttpOverStream(ByteStream& stream, const Clock& clock)
-      : stream_(stream),
-        clock_(clock),
-        read_until_(deadline_after(clock.now(), kDownloadRequestTime)),
-        write_until_(deadline_after(clock.now(), kDownloadTime)) {}
-
-  bool is_readable() const override { return begin_ < end_; }
-  bool wait_readable() const override { return true; }  // read() waits
-  bool wait_writable() const override { return true; }  // write() waits
-  ssize_t read(char* ptr, size_t size) override {
-    if (begin_ == end_ && !fill()) return -1;
-    const std::size_t taken = std::min(size, end_ - begin_);
-    std::memcpy(ptr, buffer_.data() + begin_, taken);
-    begin_ += taken;
-    return static_cast<ssize_t>(taken);
-  }
-  ssize_t write(const char* ptr, size_t size) override {
-    const TimePoint stalled = deadline_after(clock_.now(), kDownloadStallTime);
-    if (!stream_.write({ptr, size}, std::min(stalled, write_until_))) return -1;
-    written_ += size;
-    return static_cast<ssize_t>(size);
-  }
-  void get_remote_ip_and_port(std::string& ip, int& port) const override { nowhere(ip, port); }
-  void get_local_ip_and_port(std::string& ip, int& port) const override { nowhere(ip, port); }
-  socket_t socket() const override { return INVALID_SOCKET; }
-  time_t duration() const override { return 0; }
-  std::uint64_t written() const { return written_; }
-
- private:
-  static void nowhere(std::string& ip, int& port) {
-    ip.clear();
-    port = 0;
-  }
-  bool fill() {
-    if (read_bytes_ >= kDownloadRequestBytesMax) return false;
-    const auto got = stream_.read(buffer_, read_until_);
-    if (!got || *got == 0) return false;
-    read_bytes_ += *got;
-    begin_ = 0;
-    end_ = *got;
-    return true;
-  }
-
-  ByteStream& stream_;
-  const Clock& clock_;
-  const TimePoint read_until_;
-  const TimePoint write_until_;
-  std::array<char, 4096> buffer_{};  // httplib reads heads byte by byte
-  std::size_t begin_ = 0;
-  std::size_t end_ = 0;
-  std::size_t read_bytes_ = 0;
-  std::uint64_t written_ = 0;
-};
 
 // httplib's parsing and writing of HTTP, with listening and waiting left to us.
 class DownloadHttp : public httplib::Server {
@@ -179,7 +122,11 @@ class HttpDownloadServer final : public DownloadServer {
 
   void serve(Lives::iterator live) {
     current() = &*live;
-    HttpOverStream http(*live->stream, *options_.clock);
+    HttpOverStream http(*live->stream, *options_.clock,
+                        {.request_bytes_max = kDownloadRequestBytesMax,
+                         .request_time = kDownloadRequestTime,
+                         .stall_time = kDownloadStallTime,
+                         .answer_time = kDownloadTime});
     http_.serve(http);
     current() = nullptr;
     if (!live->invite_id.empty()) {

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,11 +15,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/unix_socket.h"
+#include "gateway/pair_listener.h"
 
 namespace salvage::gateway {
 namespace {
@@ -33,87 +32,6 @@ using testing::StartsWith;
 
 constexpr const char* kInvite = "0123456789abcdef";
 constexpr const char* kToken = "00112233445566778899aabbccddeeff";
-constexpr int kAnswerMs = 8000;
-
-int milliseconds_left(TimePoint deadline) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-      deadline - std::chrono::steady_clock::now());
-  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
-}
-
-class PairStream final : public ByteStream {
- public:
-  explicit PairStream(int descriptor) : descriptor_(descriptor) {}
-  ~PairStream() override { close_socket(descriptor_); }
-  Result<std::size_t> read(std::span<char> into, TimePoint deadline) override {
-    if (!wait_for_socket(descriptor_, SocketWait::kReadable, milliseconds_left(deadline))) {
-      return fail(ErrorCode::kDeadlineExceeded, "late");
-    }
-    const std::int64_t count = read_socket(descriptor_, into.data(), into.size());
-    if (count < 0) return fail(ErrorCode::kUnavailable, "gone");
-    return static_cast<std::size_t>(count);
-  }
-  Result<void> write(std::span<const char> bytes, TimePoint deadline) override {
-    while (!bytes.empty()) {
-      if (!wait_for_socket(descriptor_, SocketWait::kWritable, milliseconds_left(deadline))) {
-        return fail(ErrorCode::kDeadlineExceeded, "late");
-      }
-      const std::int64_t count = write_socket(descriptor_, bytes.data(), bytes.size());
-      if (count <= 0) return fail(ErrorCode::kUnavailable, "gone");
-      bytes = bytes.subspan(static_cast<std::size_t>(count));
-    }
-    return {};
-  }
-  void shutdown() override { end_socket(descriptor_); }
-  const std::string& peer() const override { return peer_; }
-
- private:
-  const int descriptor_;
-  const std::string peer_ = "somebody";
-};
-
-// Who connects puts one end of a pair here.
-class Pairs {
- public:
-  void put(int descriptor) {
-    MutexLock lock(mutex_);
-    waiting_.push_back(descriptor);
-    changed_.notify_all();
-  }
-  Result<std::unique_ptr<ByteStream>> take() {
-    MutexLock lock(mutex_);
-    while (!shut_ && waiting_.empty()) changed_.wait(mutex_);
-    if (shut_) return fail(ErrorCode::kUnavailable, "shut down");
-    const int descriptor = waiting_.front();
-    waiting_.pop_front();
-    return std::unique_ptr<ByteStream>(std::make_unique<PairStream>(descriptor));
-  }
-  void shut() {
-    MutexLock lock(mutex_);
-    shut_ = true;
-    changed_.notify_all();
-  }
-
- private:
-  Mutex mutex_;
-  Condition changed_;
-  std::deque<int> waiting_ GUARDED_BY(mutex_);
-  bool shut_ GUARDED_BY(mutex_) = false;
-};
-
-class PairListener final : public StreamListener {
- public:
-  explicit PairListener(Pairs& pairs) : pairs_(pairs) {}
-  Result<std::unique_ptr<ByteStream>> accept(TimePoint /*deadline*/) override {
-    return pairs_.take();
-  }
-  void shutdown() override { pairs_.shut(); }
-  std::uint16_t port() const override { return 1; }
-
- private:
-  Pairs& pairs_;
-};
-
 std::string archive_text() {
   std::string text;
   while (text.size() < 4'000'000) text += fmt::format("{:08x}", text.size() * 2654435761U);
@@ -150,37 +68,9 @@ class Download : public ::testing::Test {
   void TearDown() override {
     server_.reset();
     set_log({});
-    for (const int descriptor : ours_) close_socket(descriptor);
   }
 
-  int connect() {
-    int ends[2] = {-1, -1};
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    ours_.push_back(ends[0]);
-    pairs_.put(ends[1]);
-    return ends[0];
-  }
-  static void say(int descriptor, const std::string& text) {
-    std::string_view left = text;
-    while (!left.empty()) {
-      const std::int64_t count = write_socket(descriptor, left.data(), left.size());
-      if (count <= 0) return;  // it has heard enough
-      left.remove_prefix(static_cast<std::size_t>(count));
-    }
-  }
-  // Until it closes, or stops for so long.
-  static std::string hear(int descriptor, std::size_t bytes_max = SIZE_MAX) {
-    std::string text;
-    std::vector<char> buffer(65536);
-    while (text.size() < bytes_max &&
-           wait_for_socket(descriptor, SocketWait::kReadable, kAnswerMs)) {
-      const std::int64_t count =
-          read_socket(descriptor, buffer.data(), std::min(buffer.size(), bytes_max - text.size()));
-      if (count <= 0) break;
-      text.append(buffer.data(), static_cast<std::size_t>(count));
-    }
-    return text;
-  }
+  int connect() { return clients_.connect(); }
   static std::string request(const std::string& path, const std::string& more = "",
                              const std::string& method = "GET") {
     return fmt::format("{} {} HTTP/1.1\r\nHost: x\r\n{}\r\n", method, path, more);
@@ -199,12 +89,12 @@ class Download : public ::testing::Test {
   const MemorySource archive_{bytes_};
   const SteadyClock clock_{};
   Pairs pairs_;
+  PairClients clients_{pairs_};
   std::atomic<bool> open_ = true;
   std::atomic<int> asked_ = 0;
   Mutex log_mutex_;
   std::string log_ GUARDED_BY(log_mutex_);
   std::string served_ GUARDED_BY(log_mutex_);
-  std::vector<int> ours_;
   std::unique_ptr<DownloadServer> server_;
 };
 
@@ -272,7 +162,7 @@ TEST_F(Download, a_crowd_that_says_nothing_keeps_nobody_out) {
     if (i % 2 == 0) say(descriptor, "GET /sal");
   }
   EXPECT_THAT(ask(request(path_of(kToken), "Range: bytes=0-0\r\n")), StartsWith("HTTP/1.1 206"));
-  EXPECT_EQ(hear(ours_.front()), "");  // who came first had to make room
+  EXPECT_EQ(hear(clients_.first()), "");  // who came first had to make room
 }
 
 TEST_F(Download, more_transfers_than_there_may_be_are_asked_to_come_back) {
@@ -283,7 +173,7 @@ TEST_F(Download, more_transfers_than_there_may_be_are_asked_to_come_back) {
   }
   EXPECT_THAT(ask(request(path_of(kToken))),
               AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("Retry-After: 5")));
-  hear(ours_.front());
+  hear(clients_.first());
   // Its place is free once its thread has seen that, which a few tries may come before.
   std::string answer;
   for (int tries = 0; tries < 200 && !answer.starts_with("HTTP/1.1 206"); ++tries) {

@@ -62,6 +62,28 @@ void put_counters(Json& json, const coordinator::StageCounters& counters) {
   json["bytes_in"] = counters.bytes_in;
   json["bytes_out"] = counters.bytes_out;
   json["rss_bytes"] = counters.rss_bytes;
+  put_known(json, "out_busy_us", counters.out_busy_us);
+}
+
+Json link_json(const coordinator::LinkInfo& link) {
+  const auto stage = [](const std::optional<StageIndex>& index) {
+    return index ? Json(index->value) : Json(nullptr);
+  };
+  Json json{{"from", link.from},
+            {"to", link.to},
+            {"from_stage", stage(link.from_stage)},
+            {"to_stage", stage(link.to_stage)},
+            {"bytes_sent", link.bytes_sent},
+            {"bytes_arrived", link.bytes_arrived}};
+  put_known(json, "bytes_per_second", link.bytes_per_second);
+  put_known(json, "load", link.load);
+  return json;
+}
+
+Json links_json(const coordinator::DeploymentInfo& deployment) {
+  Json links = Json::array();
+  for (const coordinator::LinkInfo& link : deployment.links) links.push_back(link_json(link));
+  return links;
 }
 
 Json stage_json(std::size_t index, const coordinator::StageInfo& stage) {
@@ -87,6 +109,7 @@ Json stage_json(std::size_t index, const coordinator::StageInfo& stage) {
   json["condition"] = stage.inexact_condition;
   json["pid"] = stage.pid;
   if (stage.counters) put_counters(json, *stage.counters);
+  put_known(json, "busy", stage.busy);
   return json;
 }
 
@@ -176,6 +199,7 @@ Json to_json(const coordinator::DeploymentInfo& deployment) {
   put_text(json, "last_lines", status.last_lines);
   json["left_out"] = std::move(left_out);
   json["stages"] = stages_json(deployment);
+  json["links"] = links_json(deployment);
   return json;
 }
 
@@ -221,6 +245,8 @@ Json to_json(const coordinator::RunOutcome& outcome) {
 
 Json to_json(const LoadOutcome& outcome) {
   Json json{{"model", outcome.model.value}, {"name", outcome.name}};
+  put_text(json, "load_at", outcome.load_at);
+  put_text(json, "command", outcome.command);
   if (outcome.deployment) json["deployment"] = to_json(*outcome.deployment);
   return json;
 }

@@ -51,6 +51,33 @@ TEST(InfoJson, a_stage_tells_what_it_holds_only_once_it_is_loaded) {
   EXPECT_EQ(to_json(deployment)["stages"][0]["busy_us"], 0);
 }
 
+TEST(InfoJson, a_link_names_its_ends_and_no_load_that_nobody_knows) {
+  coordinator::DeploymentInfo deployment;
+  deployment.links.resize(1);
+  deployment.links[0].from = "attic";
+  deployment.links[0].to_stage = StageIndex{0};
+  deployment.links[0].bytes_sent = 12;
+  Json link = to_json(deployment)["links"][0];
+  EXPECT_EQ(link["from"], "attic");
+  EXPECT_TRUE(link["from_stage"].is_null()) << "the coordinator";
+  EXPECT_EQ(link["to_stage"], 0);
+  EXPECT_EQ(link["bytes_sent"], 12);
+  for (const char* key : {"bytes_per_second", "load"}) {
+    EXPECT_FALSE(link.contains(key)) << key;
+  }
+  deployment.links[0].load = 0;
+  EXPECT_EQ(to_json(deployment)["links"][0]["load"], 0);
+}
+
+TEST(InfoJson, a_load_that_is_to_be_ordered_elsewhere_says_where_and_how) {
+  LoadOutcome outcome{.model = {"77"}, .name = "m", .deployment = {}, .load_at = {}, .command = {}};
+  EXPECT_FALSE(to_json(outcome).contains("load_at"));
+  outcome.load_at = "attic (10.0.0.1:7420)";
+  outcome.command = "salvage load m";
+  EXPECT_EQ(to_json(outcome)["load_at"], "attic (10.0.0.1:7420)");
+  EXPECT_EQ(to_json(outcome)["command"], "salvage load m");
+}
+
 TEST(InfoJson, an_answer_names_its_nodes_epoch_and_hash) {
   coordinator::RunOutcome outcome;
   outcome.deployment.stages.resize(2);

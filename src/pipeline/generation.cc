@@ -8,9 +8,8 @@
 #include <variant>
 
 #include "base/bounded_queue.h"
-#include "base/utf8.h"
 #include "engine/chat.h"
-#include "pipeline/stop_filter.h"
+#include "pipeline/text_stream.h"
 #include "wire/xxh3.h"
 
 namespace salvage::pipeline {
@@ -52,27 +51,6 @@ class LogitsHash {
 
  private:
   std::map<std::uint32_t, std::uint64_t> rows_;
-};
-
-// Turns tokens into text that may be shown.
-class TextStream {
- public:
-  TextStream(const engine::Vocabulary& vocabulary, std::vector<std::string> stops)
-      : vocabulary_(vocabulary), filter_(std::move(stops)) {}
-
-  std::string push(TokenId token) {
-    return filter_.push(utf8_.push(vocabulary_.piece(token, false)));
-  }
-  std::string finish() {
-    std::string rest = filter_.push(utf8_.finish());
-    return rest + filter_.finish();
-  }
-  bool stopped() const { return filter_.stopped(); }
-
- private:
-  const engine::Vocabulary& vocabulary_;
-  Utf8Stream utf8_;
-  StopFilter filter_;
 };
 
 }  // namespace

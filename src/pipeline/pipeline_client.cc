@@ -55,8 +55,10 @@ Result<RequestId> PipelineClient::generate(GenerateRequest request) {
     MutexLock lock(mutex_);
     if (!broken_.empty()) return fail(broken_.front());
     id.value = next_request_++;
-    RETURN_IF_ERROR(scheduler_.submit(
-        {.request = id, .prompt = request.prompt, .logits_for_prompt = request.logits_for_prompt}));
+    RETURN_IF_ERROR(scheduler_.submit({.request = id,
+                                       .prompt = request.prompt,
+                                       .logits_for_prompt = request.logits_for_prompt,
+                                       .priority = request.priority}));
     live_.emplace(id, make_live(std::move(request)));
     const auto sent = pump();
     if (sent) return id;
@@ -123,6 +125,7 @@ void PipelineClient::result_loop() {
     Result<void> done = receive_result(frame);
     if (done) done = take_result();
     deliver_all();
+    if (done) results_.acknowledge();  // nothing goes back on this link; the next step is under way
     if (!done) return break_down(Error(done.error()).within("from the last stage"));
   }
 }
@@ -164,14 +167,24 @@ Result<void> PipelineClient::receive_result(transport::IncomingFrame& frame) {
 Result<void> PipelineClient::take_result() {
   if (observer_) observer_(result_);
   MutexLock lock(mutex_);
-  ASSIGN_OR_RETURN(const std::vector<ResultRow> rows, scheduler_.on_result(result_.step));
-  for (const ResultRow& row : rows) {
+  ASSIGN_OR_RETURN(const StepOutcome outcome, scheduler_.on_result(result_.step));
+  if (outcome.progress) take_progress(*outcome.progress);
+  for (const ResultRow& row : outcome.rows) {
     if (row.index >= result_.row_count) {
       return fail(ErrorCode::kCorrupt, "a result lacks rows that were asked for");
     }
     take_row(row);
   }
   return pump();
+}
+
+void PipelineClient::take_progress(const PromptProgress& progress) {
+  const auto found = live_.find(progress.request);
+  if (found == live_.end() || !found->second->request.handler.progress) return;
+  events_.push_back(
+      [live = found->second, progress, reused = scheduler_.reused_count(progress.request)] {
+        live->request.handler.progress(progress.done, progress.total, reused);
+      });
 }
 
 void PipelineClient::take_row(const ResultRow& row) {

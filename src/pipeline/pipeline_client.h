@@ -43,6 +43,8 @@ struct RequestStats {
 
 // What a request's owner hears. All are called in order; exactly one of done and failed ends it.
 struct RequestHandler {
+  // So many of the prompt's tokens are read; `reused` of them were in the KV cache. May be empty.
+  std::function<void(std::uint32_t done, std::uint32_t total, std::uint32_t reused)> progress;
   std::function<void(TokenId)> token;
   // Just before the token that it is about, if the sampler reports any.
   std::function<void(const engine::Logprobs&)> logprobs;
@@ -60,6 +62,7 @@ struct GenerateRequest {
   std::function<bool(TokenId)> ends;  // such a token ends the answer and is not reported
   bool wants_all_logits = false;
   bool logits_for_prompt = false;  // implies wants_all_logits
+  std::int32_t priority = 0;       // the higher goes first (scheduler.h)
   RequestHandler handler;
 };
 
@@ -106,6 +109,7 @@ class PipelineClient {
   Result<void> receive_result(transport::IncomingFrame& frame);
   void break_down(Error error) EXCLUDES(mutex_);
   Result<void> take_result() EXCLUDES(mutex_);
+  void take_progress(const PromptProgress& progress) REQUIRES(mutex_);
   void take_row(const ResultRow& row) REQUIRES(mutex_);
   TokenId sample(Live& live, std::uint32_t index);
   std::span<const float> logits_row(std::uint32_t index) const;

@@ -40,6 +40,7 @@ Result<void> Scheduler::submit(Submission submission) {
   request.tokens = std::move(submission.prompt);
   request.prompt_count = static_cast<std::uint32_t>(count);
   request.logits_for_prompt = submission.logits_for_prompt;
+  request.priority = submission.priority;
   requests_.emplace(submission.request, std::move(request));
   queue_.push_back(submission.request);
   return {};
@@ -54,12 +55,26 @@ std::optional<PlannedStep> Scheduler::next() {
 
 void Scheduler::admit() {
   while (!queue_.empty()) {
-    Request& request = requests_.at(queue_.front());
+    const auto chosen = next_in_queue();
+    Request& request = requests_.at(*chosen);
     const auto lane = best_lane(request);
     if (!lane) return;
-    place(queue_.front(), request, *lane);
-    queue_.pop_front();
+    // Only who is older was passed over.
+    for (auto one = queue_.begin(); one != chosen; ++one) ++requests_.at(*one).passed;
+    place(*chosen, request, *lane);
+    queue_.erase(chosen);
   }
+}
+
+// The oldest that was passed over for too long, else the oldest of the highest priority.
+std::deque<RequestId>::iterator Scheduler::next_in_queue() {
+  auto best = queue_.begin();
+  for (auto one = queue_.begin(); one != queue_.end(); ++one) {
+    const Request& request = requests_.at(*one);
+    if (request.passed >= kPassedMax) return one;
+    if (request.priority > requests_.at(*best).priority) best = one;
+  }
+  return best;
 }
 
 // How many of the lane's tokens a request may keep. The last prompt token is always computed, for
@@ -103,6 +118,7 @@ void Scheduler::place(RequestId id, Request& request, std::uint32_t lane_index) 
   lane.used_before = true;
   lane.owner = id;
   lane.last_use = ++use_counter_;
+  request.passed = 0;
   request.lane = lane_index;
   request.sent = keep;
   request.reused = keep;
@@ -140,15 +156,38 @@ std::optional<PlannedStep> Scheduler::next_chunk() {
       std::any_of(requests_.begin(), requests_.end(),
                   [](const auto& entry) { return entry.second.lane && entry.second.decodes(); });
   if (somebody_decodes && in_flight_of(false) >= limits_.stage_count) return std::nullopt;
-  for (auto& [id, request] : requests_) {
+  const std::optional<RequestId> chosen = next_prompt();
+  if (!chosen) return std::nullopt;
+  Request& request = requests_.at(*chosen);
+  PlannedStep step;
+  SentStep sent;
+  const std::uint32_t rows = std::min(request.chunk_rows, request.unsent());
+  for (std::uint32_t row = 0; row < rows; ++row) add_row(step, sent, *chosen, request);
+  // After a replay the answer so far is read again, too.
+  sent.progress =
+      PromptProgress{*chosen, std::min(request.sent, request.prompt_count), request.prompt_count};
+  return send(std::move(step), std::move(sent));
+}
+
+// Whose chunk goes next: the oldest that was passed over for too long, else by priority and length.
+std::optional<RequestId> Scheduler::next_prompt() {
+  std::optional<RequestId> best;
+  const auto goes_before = [](const Request& a, const Request& b) {
+    const bool a_late = a.passed >= kPassedMax;
+    const bool b_late = b.passed >= kPassedMax;
+    if (a_late || b_late) return a_late && !b_late;
+    if (a.priority != b.priority) return a.priority > b.priority;
+    return a.unsent() < b.unsent();
+  };
+  for (const auto& [id, request] : requests_) {
     if (!request.lane || request.decodes()) continue;
-    PlannedStep step;
-    SentStep sent;
-    const std::uint32_t rows = std::min(request.chunk_rows, request.unsent());
-    for (std::uint32_t row = 0; row < rows; ++row) add_row(step, sent, id, request);
-    return send(std::move(step), std::move(sent));
+    if (!best || goes_before(request, requests_.at(*best))) best = id;
   }
-  return std::nullopt;
+  for (auto& [id, request] : requests_) {
+    if (request.lane && !request.decodes() && id != best) ++request.passed;
+  }
+  if (best) requests_.at(*best).passed = 0;
+  return best;
 }
 
 void Scheduler::add_row(PlannedStep& step, SentStep& sent, RequestId id, Request& request) {
@@ -184,7 +223,7 @@ std::uint32_t Scheduler::in_flight_of(bool decode) const {
                     [decode](const SentStep& sent) { return sent.decode == decode; }));
 }
 
-Result<std::vector<ResultRow>> Scheduler::on_result(StepId step) {
+Result<StepOutcome> Scheduler::on_result(StepId step) {
   if (in_flight_.empty() || in_flight_.front().step != step) {
     return fail(ErrorCode::kInternal,
                 fmt::format("the result of step {} came out of order", step.value));
@@ -193,8 +232,9 @@ Result<std::vector<ResultRow>> Scheduler::on_result(StepId step) {
   in_flight_.pop_front();
   std::erase_if(sent.rows,
                 [this](const ResultRow& row) { return !requests_.contains(row.request); });
-  if (sent.forgotten) sent.rows.clear();
-  return std::move(sent.rows);
+  if (sent.forgotten) return StepOutcome{};
+  if (sent.progress && !requests_.contains(sent.progress->request)) sent.progress.reset();
+  return StepOutcome{std::move(sent.rows), sent.progress};
 }
 
 void Scheduler::on_token(RequestId id, TokenId token) {

@@ -9,10 +9,13 @@
 //  2. Decode goes first. With S stages, at most S decode groups are under way, each of
 //     ceil(D / S) rows for D decoding requests, so that every stage has a group to work on and no
 //     group is needlessly small.
-//  3. Prompts fill the rest, oldest first, in chunks that may all be under way at once; while
-//     somebody decodes, at most S chunks, so that a token never waits for more than one chunk a
-//     stage.
-//  4. A request takes the idle sequence that shares the longest prefix with its prompt and computes
+//  3. Prompts fill the rest, in chunks that may all be under way at once; while somebody decodes,
+//  at
+//     most S chunks, so that a token never waits for more than one chunk a stage. The highest
+//     priority goes first, of equals the one with the least left to read, so that a short question
+//     doesn't wait for a long document; but nobody is passed over more than kPassedMax times.
+//  4. Who waits for a sequence gets one by priority, then age, with the same bound.
+//  5. A request takes the idle sequence that shares the longest prefix with its prompt and computes
 //     only what differs.
 //
 // All stages see steps in the order in which next() gave them, and results come back in that order.
@@ -41,10 +44,14 @@ struct SchedulerLimits {
   bool reuse_prefix = true;
 };
 
+// How often others may go before a request that could have gone: chunks of prompts, or sequences.
+inline constexpr std::uint32_t kPassedMax = 8;
+
 struct Submission {
   RequestId request;
   std::vector<TokenId> prompt;     // not empty
   bool logits_for_prompt = false;  // Every prompt row's logits come back, not the last row's only.
+  std::int32_t priority = 0;       // The higher goes first.
 };
 
 // One micro-batch to send, rows in order. `requests[i]` is whose row i is.
@@ -66,6 +73,18 @@ struct ResultRow {
   bool samples = false;     // The request waits for its next token from these logits.
 };
 
+// A chunk of a prompt is through all stages. Both count what was found in the KV cache too.
+struct PromptProgress {
+  RequestId request;
+  std::uint32_t done = 0;   // tokens
+  std::uint32_t total = 0;  // of the prompt
+};
+
+struct StepOutcome {
+  std::vector<ResultRow> rows;
+  std::optional<PromptProgress> progress;  // of a request that still lives
+};
+
 class Scheduler {
  public:
   explicit Scheduler(const SchedulerLimits& limits);
@@ -75,7 +94,7 @@ class Scheduler {
   // The next micro-batch, if one may be sent now. Each one returned is under way from here on.
   std::optional<PlannedStep> next();
   // A step's result arrived. Rows whose request is gone are left out. Out of order: `internal`.
-  Result<std::vector<ResultRow>> on_result(StepId step);
+  Result<StepOutcome> on_result(StepId step);
   // The token chosen for a request; it is computed next. The request must be waiting for it.
   void on_token(RequestId request, TokenId token);
   // The request is over (done, cancelled, failed); its sequence becomes idle and keeps its prefix.
@@ -102,6 +121,8 @@ class Scheduler {
     std::uint32_t sent = 0;  // tokens[0 .. sent) are in the KV cache or on their way there
     std::uint32_t reused = 0;
     std::uint32_t chunk_rows = 0;
+    std::uint32_t passed = 0;  // times that others went before, in this state
+    std::int32_t priority = 0;
     bool logits_for_prompt = false;
     bool waiting = false;  // the logits of its last token are under way
     std::optional<std::uint32_t> lane;
@@ -121,9 +142,12 @@ class Scheduler {
     bool decode = false;
     bool forgotten = false;  // replay() made it meaningless
     std::vector<ResultRow> rows;
+    std::optional<PromptProgress> progress;
   };
 
   void admit();
+  std::deque<RequestId>::iterator next_in_queue();
+  std::optional<RequestId> next_prompt();
   void place(RequestId id, Request& request, std::uint32_t lane);
   std::uint32_t reusable(const Lane& lane, const Request& request) const;
   std::optional<std::uint32_t> best_lane(const Request& request) const;

@@ -87,10 +87,11 @@ class Driver {
   explicit Driver(const SchedulerLimits& limits)
       : scheduler(limits), pipeline(limits.sequence_count) {}
 
-  RequestId submit(std::vector<TokenId> prompt, std::size_t wanted) {
+  RequestId submit(std::vector<TokenId> prompt, std::size_t wanted, std::int32_t priority = 0) {
     const RequestId id{++last_id_};
     answers[id] = Answer{prompt, {}, wanted};
-    EXPECT_TRUE(scheduler.submit({id, std::move(prompt)}).has_value());
+    EXPECT_TRUE(scheduler.submit({.request = id, .prompt = std::move(prompt), .priority = priority})
+                    .has_value());
     return id;
   }
   void send_all() {
@@ -102,9 +103,11 @@ class Driver {
   }
   void receive_one() {
     const auto result = pipeline.receive();
-    const auto rows = scheduler.on_result(result.step);
-    ASSERT_TRUE(rows.has_value());
-    for (const ResultRow& row : *rows) {  // rows of requests that ended meanwhile are left out
+    const auto outcome = scheduler.on_result(result.step);
+    ASSERT_TRUE(outcome.has_value());
+    if (outcome->progress) progress.push_back(*outcome->progress);
+    for (const ResultRow& row :
+         outcome->rows) {  // rows of requests that ended meanwhile are left out
       ASSERT_EQ(result.requests.at(row.index), row.request);
       take(row, result.tokens[row.index]);
     }
@@ -121,6 +124,7 @@ class Driver {
   Scheduler scheduler;
   FakePipeline pipeline;
   std::map<RequestId, Answer> answers;
+  std::vector<PromptProgress> progress;
 
  private:
   void take(const ResultRow& row, TokenId token) {
@@ -190,6 +194,76 @@ TEST(Scheduler, decode_goes_before_a_waiting_prompt) {
   const auto step = driver.scheduler.next();
   ASSERT_TRUE(step.has_value());
   EXPECT_EQ(step->tokens.size(), 1U) << "the decode step, not the next chunk";
+}
+
+TEST(Scheduler, says_how_far_a_prompt_is_read) {
+  Driver driver({.stage_count = 2, .rows_max = 8, .chunk_rows = 8});
+  driver.submit(tokens_from(0, 20), 3);
+  driver.run();
+  std::vector<std::uint32_t> done;
+  for (const PromptProgress& one : driver.progress) {
+    done.push_back(one.done);
+    EXPECT_EQ(one.total, 20U);
+  }
+  EXPECT_EQ(done, (std::vector<std::uint32_t>{8, 16, 20}));
+}
+
+TEST(Scheduler, a_short_question_does_not_wait_for_a_long_document) {
+  Driver driver(
+      {.stage_count = 1, .sequence_count = 2, .rows_max = 8, .in_flight_max = 1, .chunk_rows = 8});
+  driver.submit(tokens_from(0, 800), 1);
+  const RequestId question = driver.submit(tokens_from(5000, 16), 1);
+  for (int turn = 0; turn < 2; ++turn) {
+    driver.send_all();
+    driver.receive_one();
+  }
+  EXPECT_EQ(driver.answers.at(question).tokens.size(), 1U);
+}
+
+TEST(Scheduler, a_long_document_is_passed_over_so_often_and_no_more) {
+  Driver driver(
+      {.stage_count = 1, .sequence_count = 2, .rows_max = 8, .in_flight_max = 1, .chunk_rows = 8});
+  const RequestId document = driver.submit(tokens_from(0, 80), 1);
+  TokenId next = 5000;
+  int turns = 0;
+  // Somebody always has a short question.
+  while (driver.answers.at(document).tokens.empty() && turns < 1000) {
+    if (driver.scheduler.live_count() < 2) driver.submit(tokens_from(next += 100, 8), 1);
+    driver.send_all();
+    driver.receive_one();
+    ++turns;
+  }
+  EXPECT_LE(turns, 10 * static_cast<int>(kPassedMax + 1));
+  EXPECT_GT(turns, 70) << "questions went first";
+}
+
+TEST(Scheduler, the_higher_priority_is_read_and_admitted_first) {
+  Driver driver(
+      {.stage_count = 1, .sequence_count = 1, .rows_max = 8, .in_flight_max = 1, .chunk_rows = 8});
+  driver.submit(tokens_from(0, 8), 1);
+  driver.send_all();
+  driver.submit(tokens_from(100, 8), 1);
+  const RequestId urgent = driver.submit(tokens_from(200, 8), 1, 5);
+  driver.receive_one();
+  const auto step = driver.scheduler.next();
+  ASSERT_TRUE(step.has_value());
+  EXPECT_EQ(step->requests.front(), urgent);
+}
+
+TEST(Scheduler, the_lowest_priority_gets_a_sequence_in_the_end) {
+  Driver driver({.stage_count = 1, .sequence_count = 1, .rows_max = 8, .in_flight_max = 1});
+  driver.submit(tokens_from(0, 8), 1);
+  driver.send_all();
+  const RequestId patient = driver.submit(tokens_from(100, 8), 1, -1);
+  TokenId next = 1000;
+  int turns = 0;
+  while (driver.answers.at(patient).tokens.empty() && turns < 1000) {
+    driver.submit(tokens_from(next += 100, 8), 1);
+    driver.receive_one();
+    driver.send_all();
+    ++turns;
+  }
+  EXPECT_LE(turns, static_cast<int>(kPassedMax) + 3);
 }
 
 TEST(Scheduler, a_later_turn_of_a_conversation_computes_only_what_is_new) {

@@ -270,6 +270,9 @@ wire::Stats StageServer::stats(bool reset) {
   stats.queue_us = take(counters_.queue_us);
   stats.bytes_in = upstream_.bytes().in;
   stats.bytes_out = downstream_.bytes().out;
+  const std::optional<std::uint64_t> out_busy_us = downstream_.busy_us();
+  stats.out_timed = out_busy_us.has_value();
+  stats.out_busy_us = out_busy_us.value_or(0);
   return stats;
 }
 

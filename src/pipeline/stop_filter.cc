@@ -10,7 +10,10 @@ std::string StopFilter::push(std::string_view text) {
   pending_ += text;
   std::size_t first = std::string::npos;
   for (const std::string& stop : stops_) {
-    if (!stop.empty()) first = std::min(first, pending_.find(stop));
+    const std::size_t place = stop.empty() ? std::string::npos : pending_.find(stop);
+    if (place >= first) continue;
+    first = place;
+    found_ = stop;
   }
   stopped_ = first != std::string::npos;
   const std::size_t shown = stopped_ ? first : pending_.size() - held_back();

@@ -18,12 +18,14 @@ class StopFilter {
   // At the end of the answer: what was held back for nothing.
   std::string finish();
   bool stopped() const { return stopped_; }
+  const std::string& found() const { return found_; }  // which stop string; empty before
 
  private:
   std::size_t held_back() const;
 
   std::vector<std::string> stops_;
   std::string pending_;
+  std::string found_;
   bool stopped_ = false;
 };
 

@@ -149,6 +149,32 @@ Result<void> PieceStore::add_source(const ModelId& id, const fs::path& file,
   return register_source(*state_, *model, source);
 }
 
+Result<ModelId> PieceStore::model_of(const fs::path& file) const {
+  ASSIGN_OR_RETURN(const fs::path path, absolute_path(file));
+  std::vector<std::pair<ModelId, SourceFile>> found;
+  for (const auto& model : state_->all()) {
+    const auto sources = read_sources(model->folder);
+    if (!sources) continue;
+    for (const SourceFile& source : *sources) {
+      if (source.path == path) found.emplace_back(model->folder.id(), source);
+    }
+  }
+  if (found.empty()) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("no model was loaded from {} on this machine", path.native()));
+  }
+  if (found.size() == 1) return found.front().first;
+  ASSIGN_OR_RETURN(const model::Gguf gguf, open_model_file(path));
+  ASSIGN_OR_RETURN(const auto stamps, stamps_of(gguf));
+  for (const auto& [model, source] : found) {
+    if (source.stamps == stamps) return model;
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} was changed, and several models were loaded from it before; give the "
+                          "model's name or id",
+                          path.native()));
+}
+
 std::vector<model::CatalogueEntry> PieceStore::models() const {
   std::vector<model::CatalogueEntry> entries;
   for (const auto& model : state_->all()) entries.push_back(model->folder.entry());

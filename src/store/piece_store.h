@@ -145,6 +145,9 @@ class PieceStore {
   // A file of a model that is known already: hashed; `corrupt` if it isn't that model.
   Result<void> add_source(const ModelId& model, const std::filesystem::path& file,
                           const StoreProgress& progress);
+  // The model that was imported from this file, which may be gone meanwhile; `not_found` if none
+  // was. If several were, one after another, the one that the file holds now.
+  Result<ModelId> model_of(const std::filesystem::path& file) const;
   std::vector<model::CatalogueEntry> models() const;
   Result<model::CatalogueEntry> entry(const ModelId& model) const;
   Result<std::string> skeleton(const ModelId& model) const;

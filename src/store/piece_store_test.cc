@@ -228,6 +228,23 @@ TEST_F(Store, hashes_a_model_once_until_its_file_changes) {
   EXPECT_GT(steps, 0);
 }
 
+TEST_F(Store, a_file_names_the_model_that_was_imported_from_it) {
+  EXPECT_EQ(source_->model_of(file_).value(), id_);
+  EXPECT_EQ(source_->model_of(root_ / "source" / ".." / file_.filename()).value(), id_);
+  EXPECT_EQ(source_->model_of(root_ / "other.gguf").error().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(node_->model_of(file_).error().code(), ErrorCode::kNotFound) << "it only heard of it";
+  // Another model under the same name: what the file holds now is meant.
+  write_file(file_, model::tiny_model("llama", 5).bytes());
+  EXPECT_EQ(source_->model_of(file_).value(), id_) << "the new one is not known yet";
+  const auto other = source_->import_model(file_, "larger", {});
+  ASSERT_TRUE(other) << other.error().message();
+  EXPECT_EQ(source_->model_of(file_).value(), *other);
+  flip_with_notice(file_, fs::file_size(file_) - 1);
+  EXPECT_EQ(source_->model_of(file_).error().code(), ErrorCode::kInvalidArgument);
+  fs::remove(file_);
+  EXPECT_FALSE(source_->model_of(file_)) << "which of the two it was nobody can tell";
+}
+
 TEST_F(Store, knows_its_models_again_after_a_restart) {
   fetch({1, 3});
   source_.reset();

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -86,6 +87,13 @@ class Connection {
   virtual std::string peer() const = 0;
 
   virtual ConnectionBytes bytes() const = 0;  // any thread
+
+  // For how many microseconds since the link stands, together, something that we sent was under
+  // way. Nothing where that is unknown, as for links within this machine. Any thread.
+  virtual std::optional<std::uint64_t> busy_us() const { return std::nullopt; }
+  // Lets the peer's busy_us() be right: to be called when a whole frame has come to which nothing
+  // is answered. Receiving thread.
+  virtual void acknowledge() {}
 
   // How fast bytes leave from now on, spread evenly by the system; 0: as fast as they can. For
   // links that must leave room for others. Links that can't be paced ignore it.

@@ -94,7 +94,10 @@ struct ClusterView {
   friend bool operator==(const ClusterView&, const ClusterView&) = default;
 };
 
-// A member asks for something about itself: "leave", or "rename" with the name as `value`.
+// A member asks for something about itself: "leave", "rename" with the name as `value`, "goodbye"
+// when its process ends; or "knows", with a model id, whether the coordinator knows that model. The
+// coordinator asks a member to "remove_model". A kind that the other side doesn't know is answered
+// `unsupported`.
 struct MemberRequest {
   static constexpr FrameType kType = FrameType::kMemberRequest;
   std::string kind;

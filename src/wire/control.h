@@ -136,10 +136,12 @@ struct Stats {
   std::uint64_t busy_us = 0;   // computing
   std::uint64_t idle_us = 0;   // waiting for a micro-batch
   std::uint64_t queue_us = 0;  // micro-batches waiting for compute, summed
-  std::uint64_t bytes_in = 0;
+  std::uint64_t bytes_in = 0;  // over the data links, since they stand
   std::uint64_t bytes_out = 0;
   std::uint64_t rss_bytes = 0;
   std::uint64_t rss_peak_bytes = 0;
+  bool out_timed = false;         // the next is known
+  std::uint64_t out_busy_us = 0;  // while something was under way to the next stage
   friend bool operator==(const Stats&, const Stats&) = default;
 };
 

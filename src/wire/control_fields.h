@@ -121,6 +121,8 @@ void visit_fields(Of<Stats>, Visit&& visit) {
   visit("bytes_out", &Stats::bytes_out, kRequired);
   visit("rss_bytes", &Stats::rss_bytes, kRequired);
   visit("rss_peak_bytes", &Stats::rss_peak_bytes, kRequired);
+  visit("out_timed", &Stats::out_timed, kOptional);
+  visit("out_busy_us", &Stats::out_busy_us, kOptional);
 }
 
 template <typename Visit>

@@ -197,12 +197,19 @@ class WrongUsage(Test):
                           ["run", tiny, "x", "--stages", "0"], ["run", tiny, "x", "--split", "a,b"],
                           ["run", tiny, "x", "--cache-type-k", "q2"], ["run", tiny, "x", "--ctx", "-5"],
                           ["shard", tiny, "--layers", "0:1"], ["stage"],
-                          ["bench", tiny, "--json", "--csv"],
+                          ["bench", tiny, "--json", "--csv"], ["up", "--log-level", "loud"],
                           ["shard", tiny, "--layers", "0:1", "--embeddings", "-o", "x"]):
             done = salvage(*arguments)
             self.assertEqual(done.code, 2, arguments)
             self.assertEqual(done.out, "", arguments)
             self.assertIn("--help", done.err, arguments)
+
+    def test_a_log_level_of_the_environment_is_checked_like_one_that_is_typed(self):
+        for command in ("up", "join"):
+            done = salvage(command, env={"SALVAGE_LOG": "loud"})
+            self.assertEqual((done.code, done.out), (2, ""), done.err)
+            self.assertIn("SALVAGE_LOG", done.err)
+        self.assertIn("SALVAGE_LOG", salvage("join", "--help").out)
 
     def test_stages_and_split_must_agree(self):
         done = salvage("run", model(), "x", "--stages", "3", "--split", "10,20")

@@ -25,8 +25,8 @@ namespace {
 
 // A pipeline has a handful of links; more waiting means trouble.
 constexpr int kBacklog = 64;
-// On a port that other machines reach, trouble must not keep friends out.
-constexpr int kTlsBacklog = 512;
+// On a port that many reach, trouble must not keep friends out.
+constexpr int kPortBacklog = 512;
 // An idle peer is asked for a sign of life after 15 s, then every 5 s. One that acknowledges
 // nothing, or takes nothing because its disk has stalled, is given up after a minute.
 constexpr int kKeepAliveIdleSeconds = 15;
@@ -141,6 +141,11 @@ Result<void> wait_for(int fd, int wake_fd, short events, TimePoint deadline) {
   }
 }
 
+bool peer_gone(int fd) {
+  pollfd polled{fd, POLLRDHUP, 0};
+  return ::poll(&polled, 1, 0) > 0 && (polled.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
 Result<Descriptor> make_socket(const Endpoint& endpoint) {
   const bool v4 = endpoint.kind == EndpointKind::kTcp4 || endpoint.kind == EndpointKind::kTls4;
   const int family = endpoint.kind == EndpointKind::kUnix ? AF_UNIX : v4 ? AF_INET : AF_INET6;
@@ -174,6 +179,11 @@ void set_pace(int fd, std::uint64_t bytes_per_second) {
   (void)::setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
 }
 
+void acknowledge(int fd) {
+  const int on = 1;
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof(on));
+}
+
 void set_nonblocking(int fd) {
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL, 0) | O_NONBLOCK);
 }
@@ -189,12 +199,12 @@ Result<Descriptor> listen_on(const Endpoint& endpoint) {
     const int on = 1;
     ::setsockopt(descriptor.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   }
-  if (endpoint.kind == EndpointKind::kTls6) {
+  if (endpoint.kind == EndpointKind::kTls6 || endpoint.kind == EndpointKind::kTcp6) {
     const int v6_only = 0;
     ::setsockopt(descriptor.get(), IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, sizeof(v6_only));
   }
   ASSIGN_OR_RETURN(SocketAddress address, socket_address(endpoint));
-  const int backlog = is_tls(endpoint.kind) ? kTlsBacklog : kBacklog;
+  const int backlog = endpoint.kind == EndpointKind::kUnix ? kBacklog : kPortBacklog;
   if (::bind(descriptor.get(), address.get(), address.bytes) != 0 ||
       ::listen(descriptor.get(), backlog) != 0) {
     return fail(system_error(what, errno));

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -45,6 +46,12 @@ void set_no_delay(int fd, const Endpoint& endpoint);  // TCP only
 void set_nonblocking(int fd);
 // TCP only; 0: not at all.
 void set_pace(int fd, std::uint64_t bytes_per_second);
+// TCP only: for how many microseconds, together, something that was sent was not acknowledged yet.
+// The kernel counts in ticks of some milliseconds, so it is right on average.
+std::optional<std::uint64_t> busy_us(int fd);
+// TCP only: acknowledges at once what has come, instead of with the next bytes that leave or some
+// 40 ms later. Without it the peer's busy_us() would count those.
+void acknowledge(int fd);
 // A TCP peer that vanishes without a word is noticed within a minute, on an idle link as on
 // one that waits for its acknowledgement.
 void set_keep_alive(int fd);
@@ -52,6 +59,9 @@ void set_keep_alive(int fd);
 // An IPv6 listener for all addresses (::) takes IPv4 peers, too.
 Result<Descriptor> listen_on(const Endpoint& endpoint);
 Result<Descriptor> connect_to(const Endpoint& endpoint, TimePoint deadline);
+
+// Has the peer ended its side of the connection, or vanished, as far as the system knows?
+bool peer_gone(int fd);
 
 // The process behind a Unix socket must be of our user: `permission_denied` otherwise.
 // Returns its process id.

@@ -46,6 +46,8 @@ class TlsConnection final : public StreamConnection {
 
   Result<void> send_frame(const OutgoingFrame& frame, TimePoint deadline) override;
   void shutdown() override;
+  std::optional<std::uint64_t> busy_us() const override { return transport::busy_us(link_->fd()); }
+  void acknowledge() override { transport::acknowledge(link_->fd()); }
   void set_pace(std::uint64_t bytes_per_second) override {
     transport::set_pace(link_->fd(), bytes_per_second);
   }

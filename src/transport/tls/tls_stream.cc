@@ -92,6 +92,7 @@ class TlsStream final : public ByteStream {
   }
 
   void shutdown() override { ::shutdown(descriptor_.get(), SHUT_RDWR); }
+  bool gone() const override { return peer_gone(descriptor_.get()); }
   const std::string& peer() const override { return peer_; }
 
  private:

@@ -206,6 +206,9 @@ TEST(TlsTransport, a_link_keeps_its_pace_and_goes_on_without_one) {
   };
   link.near->set_pace(1'000'000);
   EXPECT_GT(seconds_for_one(), 0.5);
+  // Half a second and more something was under way; the other way it was a handshake.
+  EXPECT_GT(link.near->busy_us().value_or(0), 400'000U);
+  EXPECT_LT(link.far->busy_us().value_or(1'000'000), 400'000U);
   link.near->set_pace(0);
   EXPECT_TRUE(link.near->send_frame({}, soon()));
   IncomingFrame incoming;

@@ -1,0 +1,112 @@
+#include "app/api_service.h"
+
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "app/command.h"
+#include "app/version.h"
+#include "app/words.h"
+#include "base/ip_address.h"
+#include "base/random.h"
+#include "transport/tcp/plain_stream.h"
+
+namespace salvage::app {
+namespace {
+
+constexpr std::size_t kKeyBytes = 24;
+constexpr std::string_view kKeyPrefix = "sk-slv-";
+
+std::int64_t wall_seconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+}
+
+std::string url_of(const std::string& address, std::uint16_t port) {
+  // Who listens on all addresses reaches itself on loopback.
+  const std::string shown = address == "0.0.0.0" ? "127.0.0.1" : address == "::" ? "::1" : address;
+  return shown.find(':') == std::string::npos ? fmt::format("http://{}:{}", shown, port)
+                                              : fmt::format("http://[{}]:{}", shown, port);
+}
+
+api::ModelState state_of(const cluster::DeploymentStatus& status) {
+  if (status.state == cluster::DeploymentState::kReady) return api::ModelState::kLoaded;
+  return status.wanted ? api::ModelState::kLoading : api::ModelState::kUnloaded;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ApiService>> ApiService::start(const ApiOptions& options,
+                                                      state::StateDb& state,
+                                                      coordinator::Coordinator& coordinator,
+                                                      const Clock& clock) {
+  std::unique_ptr<ApiService> service(new ApiService(coordinator, clock));
+  const auto ip = parse_ip_address(options.address);
+  if (!ip) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} is no IPv4 or IPv6 address", options.address));
+  }
+  service->keys_required_ = (!is_loopback(*ip) && !options.insecure) || !options.keys.empty();
+  gateway::ApiOptions api;
+  ASSIGN_OR_RETURN(api.key_digests, state.api_keys());
+  if (api.key_digests.empty() && options.keys.empty() && !options.insecure) {
+    ASSIGN_OR_RETURN(const std::string random, random_hex(kKeyBytes));
+    service->new_key_ = std::string(kKeyPrefix) + random;
+    api.key_digests.push_back(gateway::ApiKeys::digest_of(service->new_key_));
+    RETURN_IF_ERROR(state.put_api_key(api.key_digests.back()));
+  }
+  for (const std::string& key : options.keys) {
+    api.key_digests.push_back(gateway::ApiKeys::digest_of(key));
+  }
+  api.keys_required = service->keys_required_;
+  api.fingerprint = fmt::format("salvage-{}-llama.cpp-{}", kVersion, kLlamaPin);
+  api.wall_seconds = wall_seconds;
+  gateway::HttpServiceOptions http;
+  ASSIGN_OR_RETURN(http.listener, transport::listen_plainly(options.address, options.port));
+  http.clock = &clock;
+  service->url_ = url_of(options.address, http.listener->port());
+  service->handler_ = std::make_unique<gateway::ApiHandler>(std::move(api), *service, clock);
+  service->service_ = gateway::HttpService::start(std::move(http), *service->handler_);
+  return service;
+}
+
+ApiService::~ApiService() = default;
+
+std::vector<api::ModelEntry> ApiService::models() {
+  std::vector<api::ModelEntry> entries;
+  const auto deployments = coordinator_.deployments();
+  for (const coordinator::ModelInfo& model : coordinator_.models()) {
+    api::ModelEntry entry;
+    entry.id = model.name;
+    entry.bytes = model.bytes;
+    for (const coordinator::DeploymentInfo& one : deployments) {
+      if (one.model_name != model.name) continue;
+      entry.state = state_of(one.status);
+      entry.context_tokens = one.context;
+    }
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+Result<gateway::ReadyModel> ApiService::ready(const std::string& model) {
+  ASSIGN_OR_RETURN(coordinator::ReadyPipeline ready, coordinator_.ready(model));
+  return gateway::ReadyModel{ready.deployment.model_name, std::move(ready.pipeline)};
+}
+
+std::string api_text(const ApiService& service) {
+  std::string text = words("up.api", service.url());
+  if (!service.new_key().empty()) text += '\n' + words("up.api_key", service.new_key());
+  std::string key;
+  if (service.keys_required()) {
+    key = fmt::format(" -H 'Authorization: Bearer {}'",
+                      service.new_key().empty() ? "KEY" : service.new_key());
+  }
+  return text + '\n' +
+         words("up.api_try", fmt::format("curl {}/v1/chat/completions{} -d "
+                                         R"('{{"messages":[{{"role":"user","content":"{}"}}]}}')",
+                                         service.url(), key, words("up.api_question")));
+}
+
+}  // namespace salvage::app

@@ -1,0 +1,306 @@
+#include "gateway/api_handler.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "api/answer.h"
+#include "api/anthropic/messages_answer.h"
+#include "api/llama/text_requests.h"
+#include "api/server_bodies.h"
+#include "base/random.h"
+#include "gateway/prompt_tokens.h"
+
+namespace salvage::gateway {
+namespace {
+
+constexpr std::size_t kRequestIdBytesMax = 128;
+// How soon a whole answer's maker sees that its client has gone.
+constexpr Duration kGoneLook = std::chrono::milliseconds(50);
+
+// The client's own name for the request, if it is one that may stand in a header and a log.
+std::string request_id_of(const HttpRequest& request) {
+  const std::string_view theirs = request.header("x-request-id");
+  const bool good =
+      !theirs.empty() && theirs.size() <= kRequestIdBytesMax &&
+      std::all_of(theirs.begin(), theirs.end(), [](char c) { return c > ' ' && c <= '~'; });
+  if (good) return std::string(theirs);
+  return "req_" + random_hex(12).value_or("0");
+}
+
+}  // namespace
+
+struct ApiHandler::Call {
+  explicit Call(const HttpRequest& http_request)
+      : request(http_request),
+        id(request_id_of(http_request)),
+        route(api::match_route(
+            {.method = http_request.method,
+             .target = http_request.target,
+             .has_anthropic_version = !http_request.header("anthropic-version").empty()})) {}
+
+  HttpReply error(const api::ApiError& error) const {
+    api::ErrorAnswer answer = api::render_error(error, route.dress, id);
+    HttpReply reply{.status = answer.status, .body = std::move(answer.body)};
+    reply.headers = std::move(answer.headers);
+    reply.headers.emplace_back("x-request-id", id);
+    return reply;
+  }
+  HttpReply json(std::string body) const {
+    HttpReply reply{.body = std::move(body)};
+    reply.headers.emplace_back("x-request-id", id);
+    return reply;
+  }
+
+  const HttpRequest& request;
+  const std::string id;
+  const api::RouteAnswer route;
+};
+
+ApiHandler::ApiHandler(ApiOptions options, ServingBackend& backend, const Clock& clock)
+    : options_(std::move(options)),
+      keys_(options_.key_digests, options_.keys_required),
+      backend_(backend),
+      clock_(clock),
+      admission_(options_.answers_max) {}
+
+std::optional<HttpReply> ApiHandler::refuse(const HttpRequest& head) {
+  const Call call(head);
+  if (!call.route.match) return call.error(call.route.match.error());
+  if (call.route.match->is_public) return std::nullopt;
+  switch (keys_.check(head)) {
+    case KeyCheck::kGood:
+      return std::nullopt;
+    case KeyCheck::kMissing:
+      return call.error({.kind = api::ErrorKind::kMissingApiKey,
+                         .message = "This server wants an API key: send it as "
+                                    "\"Authorization: Bearer KEY\"."});
+    case KeyCheck::kWrong:
+      break;
+  }
+  return call.error({.kind = api::ErrorKind::kInvalidApiKey,
+                     .message = "This API key is not one of this server's."});
+}
+
+HttpReply ApiHandler::answer(const HttpRequest& request, const StopToken& gone) {
+  const Call call(request);
+  if (!call.route.match) return call.error(call.route.match.error());
+  return dispatch(call, *call.route.match, gone);
+}
+
+HttpReply ApiHandler::broken(int status, std::string_view target) {
+  const api::RouteAnswer route = api::match_route({.method = "GET", .target = target});
+  api::ApiError error{.kind = api::ErrorKind::kInvalidValue, .message = "This is no HTTP request."};
+  if (status == 404) error = {.kind = api::ErrorKind::kUnknownUrl, .message = "No such URL."};
+  if (status == 413) {
+    error = {.kind = api::ErrorKind::kRequestTooLarge,
+             .message = "The request's body is larger than 32 MiB."};
+  }
+  if (status == 503) {
+    error = {.kind = api::ErrorKind::kNoCapacity,
+             .message = "The server is busy reading other requests; try again soon."};
+  }
+  if (status == 500) error = {.kind = api::ErrorKind::kInternal, .message = "The request failed."};
+  api::ErrorAnswer answer = api::render_error(error, route.dress, "");
+  HttpReply reply{.status = status, .body = std::move(answer.body)};
+  reply.headers = std::move(answer.headers);
+  return reply;
+}
+
+HttpReply ApiHandler::dispatch(const Call& call, const api::RouteMatch& match,
+                               const StopToken& gone) {
+  switch (match.route) {
+    case api::Route::kHealth:
+      return health();
+    case api::Route::kModels:
+    case api::Route::kModel:
+      return models(call, match);
+    case api::Route::kChatCompletions:
+      return generate(call, api::Dialect::kChat, gone);
+    case api::Route::kCompletions:
+      return generate(call, api::Dialect::kCompletions, gone);
+    case api::Route::kResponses:
+      return generate(call, api::Dialect::kResponses, gone);
+    case api::Route::kMessages:
+      return generate(call, api::Dialect::kMessages, gone);
+    case api::Route::kLlamaCompletion:
+      return generate(call, api::Dialect::kLlama, gone);
+    case api::Route::kCountTokens:
+      return count_tokens(call, api::Dialect::kMessages);
+    case api::Route::kTokenize:
+      return tokenize(call);
+    case api::Route::kDetokenize:
+      return detokenize(call);
+    case api::Route::kApplyTemplate:
+      return apply_template(call);
+    default:
+      return call.error({.kind = api::ErrorKind::kNotSupported,
+                         .message = "This version of salvage does not answer this yet."});
+  }
+}
+
+HttpReply ApiHandler::health() {
+  const auto models = backend_.models();
+  const auto in = [](api::ModelState state) {
+    return [state](const api::ModelEntry& model) { return model.state == state; };
+  };
+  const bool is_loading =
+      std::any_of(models.begin(), models.end(), in(api::ModelState::kLoading)) &&
+      std::none_of(models.begin(), models.end(), in(api::ModelState::kLoaded));
+  api::ErrorAnswer answer = api::health_answer(is_loading);
+  HttpReply reply{.status = answer.status, .body = std::move(answer.body)};
+  reply.headers = std::move(answer.headers);
+  return reply;
+}
+
+HttpReply ApiHandler::models(const Call& call, const api::RouteMatch& match) {
+  const std::vector<api::ModelEntry> models = backend_.models();
+  if (match.route == api::Route::kModels) {
+    return call.json(api::models_body(models, call.route.dress));
+  }
+  const auto found = api::find_model(models, match.argument);
+  if (!found) return call.error(found.error());
+  return call.json(api::model_body(**found, call.route.dress));
+}
+
+api::Parsed<ReadyModel> ApiHandler::ready(const std::string& model) {
+  const std::vector<api::ModelEntry> models = backend_.models();
+  const auto found = api::find_model(models, model);
+  if (!found) return fail(found.error());
+  auto ready = backend_.ready((*found)->id);
+  if (ready) return std::move(*ready);
+  api::ApiError error = api::api_error(ready.error());
+  if (ready.error().code() == ErrorCode::kUnavailable ||
+      ready.error().code() == ErrorCode::kNotFound) {
+    error.kind = api::ErrorKind::kModelLoading;
+  }
+  return fail(std::move(error));
+}
+
+api::Parsed<api::GenerateRequest> ApiHandler::parse(const Call& call, api::Dialect dialect) {
+  return api::parse_request(dialect, call.request.body);
+}
+
+HttpReply ApiHandler::generate(const Call& call, api::Dialect dialect, const StopToken& gone) {
+  auto request = parse(call, dialect);
+  if (!request) return call.error(request.error());
+  auto model = ready(request->model);
+  if (!model) return call.error(model.error());
+  auto prepared = GeneratedAnswer::prepare(*request, *model, clock_);
+  if (!prepared) return call.error(prepared.error());
+  const std::shared_ptr<GeneratedAnswer> answer = std::move(*prepared);
+  auto entered = admission_.enter(answer->choices());
+  if (!entered) {
+    return call.error(
+        {.kind = api::ErrorKind::kQueueFull,
+         .message = fmt::format("{} answers are under way or waiting, and no more may wait; try "
+                                "again later.",
+                                admission_.live())});
+  }
+  const auto ticket = std::make_shared<Admission::Ticket>(std::move(*entered));
+  if (auto begun = answer->begin(); !begun) return call.error(begun.error());
+  api::AnswerInfo info = info_of(call, *request, *model, *answer);
+  HttpReply reply = request->stream ? stream(std::move(info), answer, ticket)
+                                    : whole(call, std::move(info), *answer, gone);
+  reply.headers.emplace_back("x-request-id", call.id);
+  reply.headers.emplace_back("x-salvage-model", model->name);
+  return reply;
+}
+
+api::AnswerInfo ApiHandler::info_of(const Call& call, const api::GenerateRequest& request,
+                                    const ReadyModel& model, const GeneratedAnswer& answer) const {
+  api::AnswerInfo info = api::answer_info(request);
+  info.unique = random_hex(12).value_or("0");
+  info.created_s = options_.wall_seconds();
+  info.model = model.name;
+  info.fingerprint = options_.fingerprint;
+  info.request_id = call.id;
+  if (info.wants_prompts()) info.prompts = answer.prompt_texts();
+  return info;
+}
+
+HttpReply ApiHandler::stream(api::AnswerInfo info, std::shared_ptr<GeneratedAnswer> answer,
+                             std::shared_ptr<Admission::Ticket> ticket) const {
+  HttpReply reply{.content_type = "text/event-stream; charset=utf-8"};
+  reply.headers.emplace_back("Cache-Control", "no-cache");
+  reply.headers.emplace_back("X-Accel-Buffering", "no");
+  reply.stream = [this, info = std::move(info), answer = std::move(answer),
+                  ticket = std::move(ticket)](HttpBody& body, const StopToken& gone) {
+    const auto stream = api::AnswerStream::make(info);
+    if (!body.write(stream->take(api::Accepted{answer->prompt_tokens()}))) return;
+    TimePoint next_ping = deadline_after(clock_.now(), options_.ping_time);
+    while (!stream->ended() && !gone.stop_requested()) {
+      const auto event = answer->next(std::min(next_ping, deadline_after(clock_.now(), kGoneLook)));
+      std::string bytes;
+      if (event) bytes = stream->take(*event);
+      if (bytes.empty() && clock_.now() >= next_ping) bytes = stream->ping();
+      if (bytes.empty()) continue;
+      if (!body.write(bytes)) return;
+      next_ping = deadline_after(clock_.now(), options_.ping_time);
+    }
+  };
+  return reply;
+}
+
+HttpReply ApiHandler::whole(const Call& call, api::AnswerInfo info, GeneratedAnswer& answer,
+                            const StopToken& gone) const {
+  api::WholeAnswer whole(std::move(info));
+  whole.take(api::Accepted{answer.prompt_tokens()});
+  while (!whole.ended()) {
+    if (gone.stop_requested()) {
+      return call.error({.kind = api::ErrorKind::kClientClosed, .message = "The client has gone."});
+    }
+    if (const auto event = answer.next(deadline_after(clock_.now(), kGoneLook))) whole.take(*event);
+  }
+  if (whole.failure()) return call.error(*whole.failure());
+  return HttpReply{.body = whole.body()};
+}
+
+HttpReply ApiHandler::count_tokens(const Call& call, api::Dialect dialect) {
+  const auto request = parse(call, dialect);
+  if (!request) return call.error(request.error());
+  const auto model = ready(request->model);
+  if (!model) return call.error(model.error());
+  const auto answer = GeneratedAnswer::prepare(*request, *model, clock_);
+  if (!answer) return call.error(answer.error());
+  return call.json(api::count_tokens_body((*answer)->prompt_tokens()));
+}
+
+HttpReply ApiHandler::tokenize(const Call& call) {
+  const auto wish = api::parse_tokenize(call.request.body);
+  if (!wish) return call.error(wish.error());
+  const auto model = ready("");
+  if (!model) return call.error(model.error());
+  const auto tokens = tokens_of(wish->content, wish->add_special, wish->parse_special, *model);
+  if (!tokens) return call.error(tokens.error());
+  if (!wish->with_pieces) return call.json(api::tokens_body(*tokens));
+  std::vector<api::TokenPiece> pieces;
+  for (const TokenId id : *tokens) {
+    pieces.push_back({id, model->pipeline->text().vocabulary->piece(id, true)});
+  }
+  return call.json(api::pieces_body(pieces));
+}
+
+HttpReply ApiHandler::detokenize(const Call& call) {
+  const auto tokens = api::parse_detokenize(call.request.body);
+  if (!tokens) return call.error(tokens.error());
+  const auto model = ready("");
+  if (!model) return call.error(model.error());
+  std::string text;
+  for (const TokenId id : *tokens) text += model->pipeline->text().vocabulary->piece(id, true);
+  return call.json(api::content_body(text));
+}
+
+HttpReply ApiHandler::apply_template(const Call& call) {
+  const auto request = parse(call, api::Dialect::kChat);
+  if (!request) return call.error(request.error());
+  const auto model = ready(request->model);
+  if (!model) return call.error(model.error());
+  const auto prompts = prepare_prompts(*request, *model);
+  if (!prompts) return call.error(prompts.error());
+  return call.json(api::template_body(prompts->front().text));
+}
+
+}  // namespace salvage::gateway

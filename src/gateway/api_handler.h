@@ -1,0 +1,72 @@
+#pragma once
+
+// The API's requests, answered: route and key first, then what only this server knows, then the
+// pipeline. What clients say and are told is api/'s; where bytes come from and go is HttpService's.
+//
+// A streamed answer begins at once, once all cheap checks are passed: from then on something is
+// written every `ping_time`, so that no proxy and no client takes a slow machine for a dead one.
+//
+// Thread rule: HttpHandler's, any number of calls at once. Everything passed in outlives it.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "api/answer_info.h"
+#include "api/generate_request.h"
+#include "api/routes.h"
+#include "base/clock.h"
+#include "gateway/admission.h"
+#include "gateway/api_keys.h"
+#include "gateway/generate_answer.h"
+#include "gateway/http_service.h"
+#include "gateway/serving_backend.h"
+
+namespace salvage::gateway {
+
+struct ApiOptions {
+  std::vector<std::string> key_digests;
+  bool keys_required = false;
+  std::size_t answers_max = 256;  // under way and waiting, on all models together
+  Duration ping_time = std::chrono::seconds(10);
+  std::string fingerprint;                     // of the engine's build
+  std::function<std::int64_t()> wall_seconds;  // Unix time, for "created"
+};
+
+class ApiHandler final : public HttpHandler {
+ public:
+  ApiHandler(ApiOptions options, ServingBackend& backend, const Clock& clock);
+
+  std::optional<HttpReply> refuse(const HttpRequest& head) override;
+  HttpReply answer(const HttpRequest& request, const StopToken& gone) override;
+  HttpReply broken(int status, std::string_view target) override;
+
+ private:
+  struct Call;  // one request, its id, and how its errors are dressed
+
+  HttpReply dispatch(const Call& call, const api::RouteMatch& match, const StopToken& gone);
+  HttpReply models(const Call& call, const api::RouteMatch& match);
+  HttpReply generate(const Call& call, api::Dialect dialect, const StopToken& gone);
+  HttpReply count_tokens(const Call& call, api::Dialect dialect);
+  HttpReply tokenize(const Call& call);
+  HttpReply detokenize(const Call& call);
+  HttpReply apply_template(const Call& call);
+  HttpReply health();
+  api::Parsed<api::GenerateRequest> parse(const Call& call, api::Dialect dialect);
+  api::Parsed<ReadyModel> ready(const std::string& model);
+  api::AnswerInfo info_of(const Call& call, const api::GenerateRequest& request,
+                          const ReadyModel& model, const GeneratedAnswer& answer) const;
+  HttpReply stream(api::AnswerInfo info, std::shared_ptr<GeneratedAnswer> answer,
+                   std::shared_ptr<Admission::Ticket> ticket) const;
+  HttpReply whole(const Call& call, api::AnswerInfo info, GeneratedAnswer& answer,
+                  const StopToken& gone) const;
+
+  const ApiOptions options_;
+  const ApiKeys keys_;
+  ServingBackend& backend_;
+  const Clock& clock_;
+  Admission admission_;
+};
+
+}  // namespace salvage::gateway

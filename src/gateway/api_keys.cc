@@ -1,0 +1,69 @@
+#include "gateway/api_keys.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/sha256.h"
+
+namespace salvage::gateway {
+namespace {
+
+constexpr std::string_view kBearer = "bearer ";
+
+// As long as the texts, wherever they differ first.
+bool same_digest(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  }
+  return difference == 0;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())) != 0) {
+    text.remove_prefix(1);
+  }
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) {
+    text.remove_suffix(1);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string key_of(const HttpRequest& request) {
+  const std::string_view authorization = trimmed(request.header("authorization"));
+  const auto same = [](char wanted, unsigned char got) { return wanted == std::tolower(got); };
+  if (authorization.size() > kBearer.size() &&
+      std::equal(kBearer.begin(), kBearer.end(), authorization.begin(), same)) {
+    return std::string(trimmed(authorization.substr(kBearer.size())));
+  }
+  for (const char* const name : {"x-api-key", "api-key"}) {
+    const std::string_view key = trimmed(request.header(name));
+    if (!key.empty()) return std::string(key);
+  }
+  return {};
+}
+
+std::string ApiKeys::digest_of(std::string_view key) {
+  Sha256 hash;
+  hash.update(key);
+  return hash.hex();
+}
+
+KeyCheck ApiKeys::check(const HttpRequest& request) const {
+  const std::string key = key_of(request);
+  if (key.empty()) return required_ ? KeyCheck::kMissing : KeyCheck::kGood;
+  if (is_known(key)) return KeyCheck::kGood;
+  return required_ ? KeyCheck::kWrong : KeyCheck::kGood;
+}
+
+bool ApiKeys::is_known(std::string_view key) const {
+  const std::string digest = digest_of(key);
+  bool known = false;
+  for (const std::string& one : digests_) known = same_digest(one, digest) || known;
+  return known;
+}
+
+}  // namespace salvage::gateway

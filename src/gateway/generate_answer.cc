@@ -1,0 +1,287 @@
+#include "gateway/generate_answer.h"
+
+#include <chrono>
+#include <utility>
+#include <variant>
+
+#include "base/bounded_queue.h"
+#include "gateway/prompt_tokens.h"
+#include "gateway/sampling_options.h"
+#include "pipeline/pipeline_client.h"
+#include "pipeline/text_stream.h"
+
+namespace salvage::gateway {
+namespace {
+
+// Beside a token each: progress of the prompt, the end.
+constexpr std::size_t kOtherEventsMax = 4096;
+
+struct Read {  // of the prompt
+  std::uint32_t done;
+  std::uint32_t total;
+  std::uint32_t reused;
+};
+struct Ended {
+  pipeline::FinishReason reason;
+  pipeline::RequestStats stats;
+};
+struct Event {
+  std::uint32_t choice = 0;
+  std::variant<Read, engine::Logprobs, TokenId, Ended, Error> what;
+};
+// Outlives the answer: the last event may be delivered after the reader has left.
+using EventQueue = std::shared_ptr<BoundedQueue<Event>>;
+
+api::StopReason stop_reason(pipeline::FinishReason reason) {
+  switch (reason) {
+    case pipeline::FinishReason::kLength:
+      return api::StopReason::kTokenLimit;
+    case pipeline::FinishReason::kContextFull:
+      return api::StopReason::kContextFull;
+    default:
+      return api::StopReason::kEndToken;
+  }
+}
+
+struct Choice {
+  Choice(const engine::Vocabulary& vocabulary, const PreparedPrompt& prompt)
+      : text(vocabulary, prompt.stop, prompt.visible_tokens),
+        parser(prompt.make_parser ? prompt.make_parser() : nullptr) {}
+  pipeline::TextStream text;
+  std::unique_ptr<engine::ChatParser> parser;  // of a chat
+  std::optional<engine::Logprobs> logprobs;    // of the token that comes next
+  std::optional<RequestId> request;
+  std::uint32_t answer_tokens = 0;
+  TimePoint begun;
+  bool flushed = false;  // what text and parser held back has been told
+  bool finished = false;
+};
+
+class PipelineAnswer final : public GeneratedAnswer {
+ public:
+  PipelineAnswer(const api::GenerateRequest& request, ReadyModel model, const Clock& clock,
+                 std::vector<PreparedPrompt> prompts, engine::SamplingOptions sampling)
+      : wish_(request),
+        model_(std::move(model)),
+        clock_(clock),
+        prompts_(std::move(prompts)),
+        sampling_(std::move(sampling)),
+        events_(std::make_shared<BoundedQueue<Event>>(queue_capacity())) {}
+
+  ~PipelineAnswer() override {
+    events_->close();  // nobody waits for room any more
+    for (const auto& choice : live_) {
+      if (choice->request && !choice->finished) model_.pipeline->client().cancel(*choice->request);
+    }
+  }
+
+  api::Parsed<void> begin() override {
+    running_ = model_.pipeline->count_running();
+    for (std::uint32_t index = 0; index < choices(); ++index) {
+      auto submitted = submit(index);
+      if (!submitted) return fail(blamed(submitted.error(), "prompt"));
+    }
+    return {};
+  }
+
+  std::optional<api::AnswerEvent> next(TimePoint until) override {
+    for (;;) {
+      std::optional<Event> event = events_->pop(until);
+      if (!event) return std::nullopt;
+      if (auto shown = take(*event)) return shown;
+    }
+  }
+
+  std::uint32_t prompt_tokens() const override {
+    std::uint32_t sum = 0;
+    for (const PreparedPrompt& prompt : prompts_) {
+      sum += static_cast<std::uint32_t>(prompt.tokens.size());
+    }
+    return sum;
+  }
+  std::uint32_t choices() const override {
+    return static_cast<std::uint32_t>(prompts_.size()) * wish_.choices;
+  }
+  std::vector<std::string> prompt_texts() const override {
+    std::vector<std::string> texts;
+    for (const PreparedPrompt& prompt : prompts_) texts.push_back(prompt.text);
+    return texts;
+  }
+
+ private:
+  std::size_t queue_capacity() const {
+    return std::size_t{choices()} * model_.pipeline->limits().context_per_sequence +
+           kOtherEventsMax;
+  }
+
+  const PreparedPrompt& prompt_of(std::uint32_t choice) const {
+    return prompts_[choice / wish_.choices];
+  }
+
+  Result<void> submit(std::uint32_t index) {
+    const engine::TextTools& text = model_.pipeline->text();
+    const PreparedPrompt& prompt = prompt_of(index);
+    pipeline::GenerateRequest request;
+    request.prompt = prompt.tokens;
+    request.answer_tokens_max = prompt.answer_tokens_max;
+    engine::SamplingOptions sampling = sampling_;
+    sampling.seed += index;  // choices differ
+    sampling.grammar = prompt.grammar;
+    sampling.thinking = prompt.thinking;
+    ASSIGN_OR_RETURN(request.sampler, text.make_sampler(sampling));
+    if (!wish_.sampler.ignore_eos) {
+      request.ends = [vocabulary = text.vocabulary](TokenId token) {
+        return vocabulary->ends_generation(token);
+      };
+    }
+    request.handler = handler_for(index);
+    auto choice = std::make_unique<Choice>(*text.vocabulary, prompt);
+    choice->begun = clock_.now();
+    ASSIGN_OR_RETURN(choice->request, model_.pipeline->client().generate(std::move(request)));
+    live_.push_back(std::move(choice));
+    return {};
+  }
+
+  pipeline::RequestHandler handler_for(std::uint32_t index) const {
+    const auto put = [events = events_, index](auto what) {
+      (void)events->push(Event{index, std::move(what)});
+    };
+    pipeline::RequestHandler handler;
+    handler.progress = [put](std::uint32_t done, std::uint32_t total, std::uint32_t reused) {
+      put(Read{done, total, reused});
+    };
+    if (wish_.logprobs) handler.logprobs = [put](const engine::Logprobs& report) { put(report); };
+    handler.token = [put](TokenId token) { put(token); };
+    handler.done = [put](pipeline::FinishReason reason, const pipeline::RequestStats& stats) {
+      put(Ended{reason, stats});
+    };
+    handler.failed = [put](const Error& error) { put(error); };
+    return handler;
+  }
+
+  std::optional<api::AnswerEvent> take(const Event& event) {
+    if (failed_ || event.choice >= live_.size()) return std::nullopt;
+    Choice& choice = *live_[event.choice];
+    if (choice.finished) return std::nullopt;
+    if (const auto* read = std::get_if<Read>(&event.what)) {
+      return progress(event.choice, choice, *read);
+    }
+    if (const auto* report = std::get_if<engine::Logprobs>(&event.what)) {
+      choice.logprobs = *report;
+      return std::nullopt;
+    }
+    if (const auto* token = std::get_if<TokenId>(&event.what)) {
+      return delta(event.choice, choice, *token);
+    }
+    if (const auto* ended = std::get_if<Ended>(&event.what)) {
+      return finish(event.choice, choice, *ended);
+    }
+    failed_ = true;
+    return api::Failed{api::api_error(std::get<Error>(event.what))};
+  }
+
+  api::PromptProgress progress(std::uint32_t index, const Choice& choice, const Read& read) const {
+    const auto time = clock_.now() - choice.begun;
+    return {.choice = index,
+            .total_tokens = read.total,
+            .cached_tokens = read.reused,
+            .done_tokens = read.done,
+            .time_ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count()};
+  }
+
+  api::AnswerEvent delta(std::uint32_t index, Choice& choice, TokenId token) {
+    ++choice.answer_tokens;
+    api::AnswerDelta delta{.choice = index};
+    const std::string text = choice.text.push(token);
+    if (choice.parser) {
+      if (!text.empty()) add(choice.parser->push(text), delta);
+    } else {
+      delta.text = text;
+    }
+    delta.tokens.push_back(token);
+    if (choice.logprobs) delta.logprobs.push_back(named(*std::exchange(choice.logprobs, {})));
+    // The end comes as an event of its own, once the pipeline has let go.
+    if (choice.text.stopped()) model_.pipeline->client().cancel(*choice.request);
+    return delta;
+  }
+
+  static void add(std::vector<engine::ChatDelta> parts, api::AnswerDelta& delta) {
+    for (engine::ChatDelta& part : parts) {
+      delta.text += part.content;
+      delta.reasoning += part.reasoning;
+      if (!part.tool_call) continue;
+      delta.calls.push_back({.index = static_cast<std::uint32_t>(part.tool_call->index),
+                             .id = std::move(part.tool_call->id),
+                             .name = std::move(part.tool_call->name),
+                             .arguments = std::move(part.tool_call->arguments)});
+    }
+  }
+
+  api::TokenLogprob named(const engine::Logprobs& report) const {
+    const engine::Vocabulary& vocabulary = *model_.pipeline->text().vocabulary;
+    api::TokenLogprob named{.id = report.chosen.token,
+                            .bytes = vocabulary.piece(report.chosen.token, true),
+                            .logprob = report.chosen.logprob};
+    for (const engine::TokenLogprob& one : report.top) {
+      named.top.push_back({one.token, vocabulary.piece(one.token, true), one.logprob});
+    }
+    return named;
+  }
+
+  // What was held back goes first; the end then follows at once.
+  std::optional<api::AnswerEvent> finish(std::uint32_t index, Choice& choice, const Ended& ended) {
+    api::AnswerDelta rest{.choice = index};
+    const std::string text = choice.text.finish();
+    if (choice.parser && !choice.flushed) {
+      if (!text.empty()) add(choice.parser->push(text), rest);
+      add(choice.parser->finish(), rest);
+    } else {
+      rest.text = text;
+    }
+    choice.flushed = true;
+    if (!rest.text.empty() || !rest.reasoning.empty() || !rest.calls.empty()) {
+      (void)events_->push(Event{index, ended}, clock_.now());
+      return rest;
+    }
+    choice.finished = true;
+    api::Finished finished{.choice = index, .reason = stop_reason(ended.reason)};
+    if (choice.text.stopped()) {
+      finished.reason = api::StopReason::kStopText;
+      finished.stop_text = choice.text.stop_found();
+    }
+    const pipeline::RequestStats& stats = ended.stats;
+    finished.usage = {.prompt_tokens = stats.prompt_tokens,
+                      .cached_tokens = stats.reused_tokens,
+                      .answer_tokens = choice.answer_tokens};
+    finished.timings = {.cached_tokens = stats.reused_tokens,
+                        .prompt_tokens = stats.prompt_tokens - stats.reused_tokens,
+                        .prompt_ms = stats.ttft_seconds * 1000,
+                        .answer_tokens = choice.answer_tokens,
+                        .answer_ms = stats.decode_seconds * 1000};
+    return finished;
+  }
+
+  const api::GenerateRequest wish_;
+  const ReadyModel model_;
+  const Clock& clock_;
+  const std::vector<PreparedPrompt> prompts_;
+  const engine::SamplingOptions sampling_;
+  const EventQueue events_;
+  std::shared_ptr<void> running_;
+  std::vector<std::unique_ptr<Choice>> live_;
+  bool failed_ = false;
+};
+
+}  // namespace
+
+api::Parsed<std::unique_ptr<GeneratedAnswer>> GeneratedAnswer::prepare(
+    const api::GenerateRequest& request, ReadyModel model, const Clock& clock) {
+  ASSIGN_OR_RETURN(std::vector<PreparedPrompt> prompts, prepare_prompts(request, model));
+  ASSIGN_OR_RETURN(engine::SamplingOptions sampling,
+                   sampling_options(request, *model.pipeline->text().vocabulary,
+                                    model.pipeline->limits().context_per_sequence));
+  return std::unique_ptr<GeneratedAnswer>(std::make_unique<PipelineAnswer>(
+      request, std::move(model), clock, std::move(prompts), std::move(sampling)));
+}
+
+}  // namespace salvage::gateway

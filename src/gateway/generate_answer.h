@@ -1,0 +1,41 @@
+#pragma once
+
+// One request's answer from a ready pipeline, as the API's events: the prompt from the model's own
+// template and tokenizer, one sequence a choice, text in whole characters and without stop texts.
+//
+// Threads: prepare(), begin() and next() on one, which blocks in next() only; the pipeline reports
+// from threads of its own into a queue that holds a whole answer, so a slow reader holds up nobody.
+// The destructor cancels what still runs: its sequences are free within one step, and what they
+// hold is kept for the next turn of the conversation.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "api/events.h"
+#include "api/generate_request.h"
+#include "base/clock.h"
+#include "gateway/serving_backend.h"
+
+namespace salvage::gateway {
+
+class GeneratedAnswer {
+ public:
+  // All that can be refused before anything is computed: template, sampler, length of the prompt.
+  static api::Parsed<std::unique_ptr<GeneratedAnswer>> prepare(const api::GenerateRequest& request,
+                                                               ReadyModel model,
+                                                               const Clock& clock);
+  virtual ~GeneratedAnswer() = default;
+
+  // Gives the work to the pipeline.
+  virtual api::Parsed<void> begin() = 0;
+  // The next event; none once `until` has passed. After the last Finished, or Failed, none comes.
+  virtual std::optional<api::AnswerEvent> next(TimePoint until) = 0;
+
+  virtual std::uint32_t prompt_tokens() const = 0;  // of all prompts together
+  virtual std::uint32_t choices() const = 0;        // of all prompts together
+  virtual std::vector<std::string> prompt_texts() const = 0;
+};
+
+}  // namespace salvage::gateway
