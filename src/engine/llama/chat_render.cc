@@ -74,7 +74,6 @@ common_chat_templates_inputs inputs_of(const RenderSettings& settings, const Cha
   inputs.reasoning_format =
       request.split_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
   inputs.enable_thinking = settings.enable_thinking;
-  inputs.now = settings.now;
   inputs.chat_template_kwargs = template_arguments(request, input.template_arguments);
   return inputs;
 }

@@ -15,7 +15,6 @@ struct RenderSettings {
   const common_chat_templates* templates = nullptr;
   bool enable_thinking = true;
   bool parallel_tool_calls = false;
-  std::chrono::system_clock::time_point now;  // what a template says the date is
 };
 
 Result<common_chat_params> render_chat(const RenderSettings& settings, const ChatRequest& request,

@@ -1,7 +1,6 @@
 #include "engine/llama/llama_chat_format.h"
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <string>
 #include <utility>
@@ -66,8 +65,7 @@ RenderSettings LlamaChatFormat::settings_for(const ChatRequest& request,
   RenderSettings settings{
       .templates = templates_.get(),
       .enable_thinking = facts_.thinking,
-      .parallel_tool_calls = request.parallel_tool_calls.value_or(facts_.parallel_tool_calls),
-      .now = std::chrono::system_clock::now()};
+      .parallel_tool_calls = request.parallel_tool_calls.value_or(facts_.parallel_tool_calls)};
   const auto thinking = input.template_arguments.find("enable_thinking");
   if (thinking != input.template_arguments.end() && thinking->is_boolean()) {
     settings.enable_thinking = thinking->get<bool>();
@@ -93,11 +91,13 @@ Result<LlamaChatFormat::Rendered> LlamaChatFormat::render(const ChatRequest& req
 
   auto prompt = render_chat(settings, request, guarded);
   if (!prompt) {
-    Json turns = in_turns(guarded.messages);
-    if (turns == guarded.messages) return fail(prompt.error());
-    guarded.messages = std::move(turns);
+    guarded.messages = in_turns(guarded.messages);
     auto again = render_chat(settings, request, guarded);
-    if (!again) return fail(prompt.error());
+    if (!again) {
+      // Why, in the request's own characters.
+      const auto plain = render_chat(settings, request, input);
+      return fail(plain ? prompt.error() : plain.error());
+    }
     prompt = std::move(again);
     input.messages = in_turns(input.messages);
   }

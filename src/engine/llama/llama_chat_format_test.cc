@@ -318,6 +318,8 @@ TEST(ToolsTest, a_schema_that_cannot_be_converted_is_blamed) {
   request.tools.push_back(Json::parse(R"({"type":"function","function":{"name":"bad","parameters":
       {"type":"object","properties":{"x":{"$ref":"#/nowhere"}}}}})"));
   EXPECT_THAT(problem_of(*format, request), StartsWith("tools[1].function.parameters: "));
+  request.tools[1]["function"]["parameters"]["properties"]["x"]["$ref"] = "#/a|b";
+  EXPECT_THAT(problem_of(*format, request), HasSubstr("a|b"));
   request.tools = nullptr;
   for (const char* schema : {R"({"type":"sometimes"})", R"({"$ref":"#/nowhere"})",
                              R"({"type":"string","pattern":"^(a$"})",

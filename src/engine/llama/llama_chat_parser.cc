@@ -56,7 +56,7 @@ class LlamaChatParser final : public ChatParser {
 bool LlamaChatParser::parse(bool partial) {
   try {
     common_chat_msg message = common_chat_parse(text_, partial, spec_->params);
-    if (message.empty()) return partial;
+    if (message.empty()) return true;  // nothing yet, or nothing but white space
     message.set_tool_call_ids(call_ids_, new_call_id);
     (void)common_chat_msg_diff::compute_diffs(known_, message);  // throws at contradictions
     known_ = std::move(message);

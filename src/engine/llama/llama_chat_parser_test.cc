@@ -58,13 +58,13 @@ ChatAnswer read_in_pieces(const ChatPrompt& prompt, const std::string& text, std
 }
 
 // The answer read whole, after it was read in pieces of every size and found to be the same.
-ChatAnswer read(const ChatPrompt& prompt, const std::string& text) {
+ChatAnswer read_every_way(const ChatPrompt& prompt, const std::string& text) {
   ChatAnswer whole = read_in_pieces(prompt, text, std::max<std::size_t>(text.size(), 1));
   for (ChatToolCall& call : whole.tool_calls) {
     EXPECT_FALSE(call.id.empty());
     call.id.clear();
   }
-  for (const std::size_t bytes : {1, 2, 3, 7, 16}) {
+  for (const std::size_t bytes : {1U, 2U, 3U, 7U, 16U}) {
     ChatAnswer pieces = read_in_pieces(prompt, text, bytes);
     for (ChatToolCall& call : pieces.tool_calls) call.id.clear();
     EXPECT_EQ(pieces.content, whole.content) << bytes;
@@ -100,17 +100,19 @@ Json arguments_of(const ChatToolCall& call) {
 TEST(LlamaChatParserTest, content_is_content) {
   const ChatPrompt prompt = prompt_with_tools("qwen2", "Qwen-Qwen2.5-7B-Instruct");
   EXPECT_EQ(
-      read(prompt, "Cold, \xe4\xbd\xa0\xe5\xa5\xbd. <b>Bring</b> {a: [1]} < > & a coat").content,
+      read_every_way(prompt, "Cold, \xe4\xbd\xa0\xe5\xa5\xbd. <b>Bring</b> {a: [1]} < > & a coat")
+          .content,
       "Cold, \xe4\xbd\xa0\xe5\xa5\xbd. <b>Bring</b> {a: [1]} < > & a coat");
-  EXPECT_EQ(read(prompt, "").content, "");
+  EXPECT_EQ(read_every_way(prompt, "").content, "");
+  EXPECT_EQ(read_in_pieces(prompt, "\n", 1).tool_calls.size(), 0U);
 }
 
 TEST(LlamaChatParserTest, qwens_calls_come_with_name_and_arguments) {
   const ChatPrompt prompt = prompt_with_tools("qwen2", "Qwen-Qwen2.5-7B-Instruct");
   const ChatAnswer answer =
-      read(prompt,
-           "Let me see.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": "
-           "\"Oslo \\\"N\\\" \xe4\xbd\xa0\", \"days\": 2}}\n</tool_call>");
+      read_every_way(prompt,
+                     "Let me see.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": "
+                     "\"Oslo \\\"N\\\" \xe4\xbd\xa0\", \"days\": 2}}\n</tool_call>");
   EXPECT_EQ(answer.content, "Let me see.\n");
   ASSERT_EQ(answer.tool_calls.size(), 1U);
   EXPECT_EQ(answer.tool_calls[0].name, "weather");
@@ -121,10 +123,10 @@ TEST(LlamaChatParserTest, qwens_calls_come_with_name_and_arguments) {
 TEST(LlamaChatParserTest, several_calls_come_one_after_another_and_none_without_arguments) {
   const ChatPrompt prompt = prompt_with_tools("qwen2", "Qwen-Qwen2.5-7B-Instruct");
   const ChatAnswer answer =
-      read(prompt,
-           "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>\n"
-           "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n"
-           "</tool_call>");
+      read_every_way(prompt,
+                     "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>\n"
+                     "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n"
+                     "</tool_call>");
   ASSERT_EQ(answer.tool_calls.size(), 2U);
   EXPECT_EQ(answer.tool_calls[0].name, "now");
   EXPECT_EQ(arguments_of(answer.tool_calls[0]), Json::object());
@@ -135,7 +137,7 @@ TEST(LlamaChatParserTest, several_calls_come_one_after_another_and_none_without_
 TEST(LlamaChatParserTest, llamas_calls_are_read) {
   const ChatPrompt prompt = prompt_with_tools("llama-bpe", "meta-llama-Llama-3.1-8B-Instruct");
   const ChatAnswer answer =
-      read(prompt, "{\"name\": \"weather\", \"parameters\": {\"city\": \"Oslo\"}}");
+      read_every_way(prompt, "{\"name\": \"weather\", \"parameters\": {\"city\": \"Oslo\"}}");
   ASSERT_EQ(answer.tool_calls.size(), 1U);
   EXPECT_EQ(answer.tool_calls[0].name, "weather");
   EXPECT_EQ(arguments_of(answer.tool_calls[0])["city"], "Oslo");
@@ -144,9 +146,9 @@ TEST(LlamaChatParserTest, llamas_calls_are_read) {
 TEST(LlamaChatParserTest, calls_in_tags_are_read) {
   const ChatPrompt prompt = prompt_with_tools("qwen35", "Qwen3-Coder");
   const ChatAnswer answer =
-      read(prompt,
-           "<tool_call>\n<function=weather>\n<parameter=city>\nOslo\n</parameter>\n"
-           "<parameter=days>\n2\n</parameter>\n</function>\n</tool_call>");
+      read_every_way(prompt,
+                     "<tool_call>\n<function=weather>\n<parameter=city>\nOslo\n</parameter>\n"
+                     "<parameter=days>\n2\n</parameter>\n</function>\n</tool_call>");
   ASSERT_EQ(answer.tool_calls.size(), 1U);
   EXPECT_EQ(arguments_of(answer.tool_calls[0]), Json::parse(R"({"city":"Oslo","days":2})"));
 }
@@ -154,9 +156,9 @@ TEST(LlamaChatParserTest, calls_in_tags_are_read) {
 TEST(LlamaChatParserTest, thoughts_are_told_apart_and_hold_no_calls) {
   const ChatPrompt prompt = prompt_with_tools("qwen35", "Qwen-Qwen3-0.6B");
   const ChatAnswer answer =
-      read(prompt,
-           "<think>\nI could write <tool_call> {\"name\": \"now\"} here.\n</think>\n\n"
-           "It is cold.");
+      read_every_way(prompt,
+                     "<think>\nI could write <tool_call> {\"name\": \"now\"} here.\n</think>\n\n"
+                     "It is cold.");
   EXPECT_THAT(answer.reasoning, testing::HasSubstr("<tool_call>"));
   EXPECT_THAT(answer.content, testing::HasSubstr("It is cold."));
   EXPECT_TRUE(answer.tool_calls.empty());
@@ -168,7 +170,7 @@ TEST(LlamaChatParserTest, thoughts_may_stay_in_the_content) {
   request.split_reasoning = false;
   const auto prompt = format->apply(request);
   ASSERT_TRUE(prompt);
-  const ChatAnswer answer = read(*prompt, "<think>\nhm\n</think>\n\nbecause");
+  const ChatAnswer answer = read_every_way(*prompt, "<think>\nhm\n</think>\n\nbecause");
   EXPECT_EQ(answer.reasoning, "");
   EXPECT_THAT(answer.content, testing::HasSubstr("hm"));
   EXPECT_THAT(answer.content, testing::HasSubstr("because"));
@@ -180,7 +182,7 @@ TEST(LlamaChatParserTest, an_answer_bound_to_a_schema_is_content) {
   request.json_schema = Json::parse(R"({"type":"array","items":{"type":"integer"}})");
   const auto prompt = format->apply(request);
   ASSERT_TRUE(prompt);
-  EXPECT_EQ(read(*prompt, "[1, 2]").content, "[1, 2]");
+  EXPECT_EQ(read_every_way(*prompt, "[1, 2]").content, "[1, 2]");
 }
 
 // --- what no parser expects ----------------------------------------------------------------------

@@ -27,7 +27,7 @@ std::vector<TokenId> tokens_of(const std::string& text) {
   return *tokens;
 }
 
-std::unique_ptr<Sampler> sampler(const SamplingOptions& options) {
+std::unique_ptr<Sampler> bound_sampler(const SamplingOptions& options) {
   auto made = make_llama_sampler(options, words());
   EXPECT_TRUE(made) << made.error().message();
   return std::move(*made);
@@ -93,7 +93,8 @@ TEST(GrammarTest, a_schema_forces_valid_json_out_of_random_logits) {
       "required":["name","age"],"additionalProperties":false})");
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     for (const float temperature : {0.0F, 0.8F, 5.0F}) {
-      const auto made = sampler({.seed = seed, .temperature = temperature, .grammar = grammar});
+      const auto made =
+          bound_sampler({.seed = seed, .temperature = temperature, .grammar = grammar});
       const std::string text = draw(*made, seed);
       ASSERT_TRUE(Json::accept(text)) << text;
       const Json json = Json::parse(text);
@@ -120,20 +121,20 @@ TEST(GrammarTest, every_way_of_drawing_keeps_to_it) {
   for (std::size_t i = 0; i < ways.size(); ++i) {
     SamplingOptions options = ways[i];
     options.grammar = grammar;
-    const auto made = sampler(options);
+    const auto made = bound_sampler(options);
     EXPECT_THAT(draw(*made, i), testing::MatchesRegex("[abc]{3,8}")) << i;
   }
 }
 
 TEST(GrammarTest, a_grammar_that_holds_wants_all_logits) {
-  EXPECT_EQ(sampler({.grammar = {.text = "root ::= \"a\""}})->candidates_wanted(), 0U);
-  EXPECT_EQ(sampler({})->candidates_wanted(), 40U);
+  EXPECT_EQ(bound_sampler({.grammar = {.text = "root ::= \"a\""}})->candidates_wanted(), 0U);
+  EXPECT_EQ(bound_sampler({})->candidates_wanted(), 40U);
 }
 
 TEST(GrammarTest, a_lazy_one_holds_from_its_trigger_on) {
   const AnswerGrammar lazy{
       .text = "root ::= \"call \" [0-9]+ \";\"", .lazy = true, .trigger_patterns = {"call "}};
-  const auto made = sampler({.temperature = 0, .top_k = 40, .grammar = lazy});
+  const auto made = bound_sampler({.temperature = 0, .top_k = 40, .grammar = lazy});
   EXPECT_EQ(made->candidates_wanted(), 1U);
   const auto say = [&](const std::string& text) {
     for (const TokenId token : tokens_of(text)) {
@@ -159,7 +160,7 @@ TEST(GrammarTest, thoughts_are_free_even_behind_a_trigger) {
   options.thinking.start = tokens_of("<think>");
   options.thinking.ends = {tokens_of("</think>")};
   options.thinking.begun = options.thinking.start;
-  const auto made = sampler(options);
+  const auto made = bound_sampler(options);
   for (const TokenId token : tokens_of("I may call nobody")) made->accept(token);
   EXPECT_EQ(made->candidates_wanted(), 1U);
 }
@@ -171,7 +172,7 @@ TEST(GrammarTest, a_budget_ends_the_thoughts) {
   options.thinking.forced = options.thinking.ends.front();
   options.thinking.begun = options.thinking.start;
   options.thinking.budget = 3;
-  const auto made = sampler(options);
+  const auto made = bound_sampler(options);
   const TokenId filler = tokens_of("x").back();
   std::vector<float> logits(words()->size(), 0);
   logits[static_cast<std::size_t>(filler)] = 10;
@@ -191,7 +192,7 @@ TEST(GrammarTest, a_budget_ends_the_thoughts) {
 TEST(GrammarTest, nothing_to_choose_is_said_and_asked_no_more) {
   // No piece of this vocabulary has this character and the byte tokens that make it up together
   // with what comes next.
-  const auto made = sampler({.grammar = {.text = "root ::= \"a\""}});
+  const auto made = bound_sampler({.grammar = {.text = "root ::= \"a\""}});
   std::vector<float> logits(words()->size(), 0);
   made->accept(tokens_of("zzz").back());  // not what the grammar allows
   EXPECT_EQ(made->choose(logits), kNoToken);
@@ -199,7 +200,7 @@ TEST(GrammarTest, nothing_to_choose_is_said_and_asked_no_more) {
 }
 
 TEST(GrammarTest, an_end_that_the_grammar_does_not_allow_is_passed_over) {
-  const auto made = sampler({.temperature = 0, .grammar = {.text = "root ::= \"a\""}});
+  const auto made = bound_sampler({.temperature = 0, .grammar = {.text = "root ::= \"a\""}});
   made->accept(words()->ending_tokens().front());
   std::vector<float> logits(words()->size(), 0);
   EXPECT_EQ(words()->piece(made->choose(logits), false), "a");

@@ -33,20 +33,21 @@ Result<TextTools> make_llama_text_tools(const std::filesystem::path& vocabulary_
   try {
     ASSIGN_OR_RETURN(const std::shared_ptr<const LlamaVocabulary> vocabulary,
                      LlamaVocabulary::load(vocabulary_file));
-    return TextTools{
-        .vocabulary = vocabulary,
-        .make_sampler =
-            [vocabulary](const SamplingOptions& options) {
-              return make_llama_sampler(options, vocabulary);
-            },
-        .make_schema_grammar =
-            [vocabulary](const nlohmann::ordered_json& schema) {
-              return make_llama_schema_grammar(*vocabulary, schema);
-            },
-        .make_chat_format = [vocabulary, made = std::make_shared<OnceMade>()] {
-          std::call_once(made->once, [&] { made->format = make_shared_format(vocabulary); });
-          return made->format;
-        }};
+    return TextTools{.vocabulary = vocabulary,
+                     .make_sampler =
+                         [vocabulary](const SamplingOptions& options) {
+                           return make_llama_sampler(options, vocabulary);
+                         },
+                     .make_schema_grammar =
+                         [vocabulary](const nlohmann::ordered_json& schema) {
+                           return make_llama_schema_grammar(*vocabulary, schema);
+                         },
+                     .make_chat_format =
+                         [vocabulary, made = std::make_shared<OnceMade>()] {
+                           std::call_once(made->once,
+                                          [&] { made->format = make_shared_format(vocabulary); });
+                           return made->format;
+                         }};
   } catch (const std::exception& thrown) {
     return fail(ErrorCode::kInternal,
                 fmt::format("loading a vocabulary failed: {}", thrown.what()));

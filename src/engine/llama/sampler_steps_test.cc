@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <random>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,87 +38,86 @@ std::vector<TokenId> draws(const SamplingOptions& options) {
   return tokens;
 }
 
+using Change = std::function<void(SamplingOptions&)>;
+
 struct Option {
   const char* name;
-  std::function<void(SamplingOptions&)> base;  // what it needs to matter
-  std::function<void(SamplingOptions&)> change;
+  Change base;  // what it needs to matter
+  Change change;
 };
 
 void nothing(SamplingOptions&) {}
 
-TEST(SamplerStepsTest, every_option_changes_something) {
-  using O = SamplingOptions;
-  const auto dry = [](O& o) {
-    o.dry_multiplier = 3;
-    o.dry_allowed_length = 1;
-  };
-  const auto xtc = [](O& o) {
-    o.xtc_probability = 0.5F;
-    o.xtc_threshold = 0.02F;
-  };
-  const auto dynamic = [](O& o) { o.dynatemp_range = 0.7F; };
-  const auto mirostat = [](O& o) { o.mirostat = 2; };
-  const auto adaptive = [](O& o) {
-    o.adaptive_target = 0.3F;
-    o.order.push_back(SamplerKind::kAdaptiveP);
-  };
-  const auto penalty = [](O& o) { o.repeat_penalty = 1.5F; };
-  const std::vector<Option> options = {
-      {"seed", nothing, [](O& o) { o.seed = 1; }},
-      {"temperature", nothing, [](O& o) { o.temperature = 2; }},
-      {"greedy", nothing, [](O& o) { o.temperature = 0; }},
-      {"top_k", nothing, [](O& o) { o.top_k = 2; }},
-      {"top_p", nothing, [](O& o) { o.top_p = 0.3F; }},
-      {"min_p", nothing, [](O& o) { o.min_p = 0.9F; }},
-      {"typical_p", nothing, [](O& o) { o.typical_p = 0.2F; }},
-      {"top_n_sigma", nothing, [](O& o) { o.top_n_sigma = 0.5F; }},
-      {"repeat_penalty", nothing, penalty},
-      {"repeat_last_n", penalty, [](O& o) { o.repeat_last_n = 1; }},
-      {"presence_penalty", nothing, [](O& o) { o.presence_penalty = 2; }},
-      {"frequency_penalty", nothing, [](O& o) { o.frequency_penalty = 1; }},
-      {"xtc_probability", nothing, xtc},
-      {"xtc_threshold", xtc, [](O& o) { o.xtc_threshold = 0.2F; }},
-      {"min_keep", [](O& o) { o.top_p = 0.1F; }, [](O& o) { o.min_keep = 10; }},
-      {"dynatemp_range", nothing, dynamic},
-      {"dynatemp_exponent", dynamic, [](O& o) { o.dynatemp_exponent = 5; }},
-      {"dry_multiplier", nothing, dry},
-      {"dry_base",
-       [](O& o) {
-         o.dry_multiplier = 0.3F;
-         o.dry_allowed_length = 1;
-       },
-       [](O& o) { o.dry_base = 20; }},
-      {"dry_allowed_length", dry, [](O& o) { o.dry_allowed_length = 8; }},
-      {"dry_penalty_last_n", dry, [](O& o) { o.dry_penalty_last_n = 2; }},
-      {"mirostat", nothing, mirostat},
-      {"mirostat 1", nothing, [](O& o) { o.mirostat = 1; }},
-      {"mirostat_tau", mirostat, [](O& o) { o.mirostat_tau = 1; }},
-      {"mirostat_eta", mirostat, [](O& o) { o.mirostat_eta = 0.9F; }},
-      {"adaptive_target", nothing, adaptive},
-      {"adaptive_decay", adaptive, [](O& o) { o.adaptive_decay = 0; }},
-      {"order",
-       [](O& o) {
-         o.temperature = 3;
-         o.min_p = 0.5F;
-       },
-       [](O& o) {
-         o.order = {SamplerKind::kTemperature, SamplerKind::kMinP};
-       }},
-      {"logit_bias", nothing,
-       [](O& o) {
-         o.logit_bias = {{7, 20}};
-       }},
-      {"ignore_eos", nothing, [](O& o) { o.ignore_eos = true; }},
-      {"grammar", nothing, [](O& o) { o.grammar.text = "root ::= [a-z]+"; }}};
+void expect_changes(const std::vector<Option>& options) {
   for (const Option& option : options) {
     SamplingOptions without;
-    without.top_k = 40;
     option.base(without);
     SamplingOptions with = without;
     option.change(with);
     EXPECT_NE(draws(without), draws(with)) << option.name;
     EXPECT_EQ(draws(with), draws(with)) << option.name << " is repeatable";
   }
+}
+
+TEST(SamplerStepsTest, every_option_changes_something) {
+  using O = SamplingOptions;
+  expect_changes({{"seed", nothing, [](O& o) { o.seed = 1; }},
+                  {"temperature", nothing, [](O& o) { o.temperature = 2; }},
+                  {"greedy", nothing, [](O& o) { o.temperature = 0; }},
+                  {"top_k", nothing, [](O& o) { o.top_k = 2; }},
+                  {"top_p", nothing, [](O& o) { o.top_p = 0.3F; }},
+                  {"min_p", nothing, [](O& o) { o.min_p = 0.9F; }},
+                  {"typical_p", nothing, [](O& o) { o.typical_p = 0.2F; }},
+                  {"top_n_sigma", nothing, [](O& o) { o.top_n_sigma = 0.5F; }},
+                  {"repeat_penalty", nothing, [](O& o) { o.repeat_penalty = 1.5F; }},
+                  {"presence_penalty", nothing, [](O& o) { o.presence_penalty = 2; }},
+                  {"frequency_penalty", nothing, [](O& o) { o.frequency_penalty = 1; }},
+                  {"dynatemp_range", nothing, [](O& o) { o.dynatemp_range = 0.7F; }},
+                  {"dry_multiplier", nothing, [](O& o) { o.dry_multiplier = 3; }},
+                  {"mirostat 1", nothing, [](O& o) { o.mirostat = 1; }},
+                  {"mirostat 2", nothing, [](O& o) { o.mirostat = 2; }},
+                  {"logit_bias", nothing,
+                   [](O& o) {
+                     o.logit_bias.push_back({7, 20});
+                   }},
+                  {"ignore_eos", nothing, [](O& o) { o.ignore_eos = true; }},
+                  {"grammar", nothing, [](O& o) { o.grammar.text = "root ::= [a-z]+"; }}});
+}
+
+TEST(SamplerStepsTest, every_option_that_shapes_another_changes_something) {
+  using O = SamplingOptions;
+  const auto penalty = [](O& o) { o.repeat_penalty = 1.5F; };
+  const auto xtc = [](O& o) {
+    o.xtc_probability = 0.5F;
+    o.xtc_threshold = 0.02F;
+  };
+  const auto dynamic = [](O& o) { o.dynatemp_range = 0.7F; };
+  const auto dry = [](O& o) {
+    o.dry_multiplier = 0.3F;
+    o.dry_allowed_length = 1;
+  };
+  const auto mirostat = [](O& o) { o.mirostat = 2; };
+  const auto adaptive = [](O& o) {
+    o.adaptive_target = 0.3F;
+    o.order.push_back(SamplerKind::kAdaptiveP);
+  };
+  const auto hot = [](O& o) {
+    o.temperature = 3;
+    o.min_p = 0.5F;
+  };
+  expect_changes({{"repeat_last_n", penalty, [](O& o) { o.repeat_last_n = 1; }},
+                  {"xtc_probability", nothing, xtc},
+                  {"xtc_threshold", xtc, [](O& o) { o.xtc_threshold = 0.2F; }},
+                  {"min_keep", [](O& o) { o.top_p = 0.1F; }, [](O& o) { o.min_keep = 10; }},
+                  {"dynatemp_exponent", dynamic, [](O& o) { o.dynatemp_exponent = 5; }},
+                  {"dry_base", dry, [](O& o) { o.dry_base = 20; }},
+                  {"dry_allowed_length", dry, [](O& o) { o.dry_allowed_length = 8; }},
+                  {"dry_penalty_last_n", dry, [](O& o) { o.dry_penalty_last_n = 2; }},
+                  {"mirostat_tau", mirostat, [](O& o) { o.mirostat_tau = 1; }},
+                  {"mirostat_eta", mirostat, [](O& o) { o.mirostat_eta = 0.9F; }},
+                  {"adaptive_target", nothing, adaptive},
+                  {"adaptive_decay", adaptive, [](O& o) { o.adaptive_decay = 0; }},
+                  {"order", hot, [](O& o) { std::swap(o.order[6], o.order[8]); }}});
 }
 
 TEST(SamplerStepsTest, what_breaks_a_repetition_decides_about_dry) {

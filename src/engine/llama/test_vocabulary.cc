@@ -1,26 +1,17 @@
 #include "engine/llama/test_vocabulary.h"
 
-#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <sstream>
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "engine/llama/llama_text.h"
 #include "model/gguf.h"
 #include "model/gguf_writer.h"
 
 namespace salvage::engine {
-namespace {
-
-[[noreturn]] void give_up(const std::string& why) {
-  ADD_FAILURE() << why;
-  std::abort();
-}
-
-}  // namespace
 
 std::filesystem::path vocabulary_file(const std::string& name) {
   return std::filesystem::path(SALVAGE_LLAMA_SOURCE) / "models" / ("ggml-vocab-" + name + ".gguf");
@@ -31,7 +22,7 @@ std::shared_ptr<const LlamaVocabulary> test_vocabulary(const std::string& name) 
   auto& vocabulary = read[name];
   if (!vocabulary) {
     auto loaded = LlamaVocabulary::load(vocabulary_file(name));
-    if (!loaded) give_up(loaded.error().message());
+    CHECK(loaded);
     vocabulary = *loaded;
   }
   return vocabulary;
@@ -43,7 +34,7 @@ std::string upstream_template(const std::string& name) {
   std::ifstream stream(path, std::ios::binary);
   std::ostringstream text;
   text << stream.rdbuf();
-  if (!stream || text.str().empty()) give_up("can't read " + path.string());
+  CHECK(!text.str().empty());
   return text.str();
 }
 
@@ -65,9 +56,9 @@ Result<TextTools> tools_with_template(const std::string& vocabulary, const std::
 std::shared_ptr<const ChatFormat> test_format(const std::string& vocabulary,
                                               const std::string& source) {
   auto tools = tools_with_template(vocabulary, source);
-  if (!tools) give_up(tools.error().message());
+  CHECK(tools);
   auto format = tools->make_chat_format();
-  if (!format) give_up(format.error().message());
+  CHECK(format);
   return *format;
 }
 
