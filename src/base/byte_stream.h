@@ -8,8 +8,8 @@
 // passed; `unavailable` if the peer has gone or the stream was shut down. After a failure the
 // stream is of no further use.
 //
-// Threads: a stream belongs to one, a listener's accept() to one; shutdown() and gone() may come from
-// any.
+// Threads: a stream belongs to one, a listener's accept() to one; shutdown() and gone() may come
+// from any.
 
 #include <cstddef>
 #include <cstdint>

@@ -157,4 +157,17 @@ std::int64_t write_socket(int descriptor, const char* from, std::size_t bytes) {
   return ::send(descriptor, from, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+bool socket_gone(int descriptor) {
+  pollfd polled{descriptor, POLLRDHUP, 0};
+  return ::poll(&polled, 1, 0) > 0 && (polled.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+Result<std::pair<int, int>> socket_pair() {
+  int ends[2] = {-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return fail(ErrorCode::kResourceExhausted, "the system has no more sockets");
+  }
+  return std::pair(ends[0], ends[1]);
+}
+
 }  // namespace salvage

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "base/result.h"
 
@@ -63,5 +64,11 @@ bool wait_for_socket(int descriptor, SocketWait what, int milliseconds);
 // As read(2) and send(2), without signals; negative after an error.
 std::int64_t read_socket(int descriptor, char* into, std::size_t bytes_max);
 std::int64_t write_socket(int descriptor, const char* from, std::size_t bytes);
+
+// Has the peer ended its side of the connection, or vanished, as far as the system knows?
+bool socket_gone(int descriptor);
+
+// Two connected ends, which the caller closes.
+Result<std::pair<int, int>> socket_pair();
 
 }  // namespace salvage

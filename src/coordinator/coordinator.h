@@ -138,8 +138,8 @@ class Coordinator {
   virtual std::vector<DeploymentInfo> deployments() = 0;
 
   // --- answers ---
-  // The pipeline of a loaded model, by name, id or the beginning of one; empty: the only one that is
-  // loaded. `not_found`, or `unavailable` with why it is not ready.
+  // The pipeline of a loaded model, by name, id or the beginning of one; empty: the only one that
+  // is loaded. `not_found`, or `unavailable` with why it is not ready.
   virtual Result<ReadyPipeline> ready(const std::string& model) = 0;
   // `show` gets whole characters; false ends the answer.
   virtual Result<RunOutcome> run(const RunWish& wish,

@@ -13,10 +13,9 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/socket.h>
 
 #include "base/byte_stream.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/unix_socket.h"
 
@@ -25,8 +24,8 @@ namespace salvage::gateway {
 inline constexpr int kAnswerMs = 8000;
 
 inline int milliseconds_left(TimePoint deadline) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-      deadline - std::chrono::steady_clock::now());
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(deadline - SteadyClock().now());
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
 }
 
@@ -54,10 +53,7 @@ class PairStream final : public ByteStream {
     return {};
   }
   void shutdown() override { end_socket(descriptor_); }
-  bool gone() const override {
-    pollfd polled{descriptor_, POLLRDHUP, 0};
-    return ::poll(&polled, 1, 0) > 0 && (polled.revents & (POLLRDHUP | POLLHUP)) != 0;
-  }
+  bool gone() const override { return socket_gone(descriptor_); }
   const std::string& peer() const override { return peer_; }
 
  private:
@@ -116,11 +112,11 @@ class PairClients {
   }
 
   int connect() {
-    int ends[2] = {-1, -1};
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    ours_.push_back(ends[0]);
-    pairs_.put(ends[1]);
-    return ends[0];
+    const auto ends = socket_pair();
+    EXPECT_TRUE(ends);
+    ours_.push_back(ends->first);
+    pairs_.put(ends->second);
+    return ends->first;
   }
   int first() const { return ours_.front(); }
   void close(int descriptor) {
