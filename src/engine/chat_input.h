@@ -16,8 +16,8 @@ namespace salvage::engine {
 enum class ToolChoice { kAuto, kNone, kRequired };
 
 struct ChatInput {
-  nlohmann::ordered_json messages;
-  nlohmann::ordered_json tools;  // an array, empty if there are none
+  nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+  nlohmann::ordered_json tools = nlohmann::ordered_json::array();
   ToolChoice tool_choice = ToolChoice::kAuto;
   nlohmann::ordered_json json_schema;         // an object, or null
   nlohmann::ordered_json template_arguments;  // an object

@@ -61,6 +61,7 @@ class ChainBuilder {
     for (const TokenId token : banned_tokens(options_, vocabulary_)) sums[token] = kBanned;
     if (sums.empty()) return;
     std::vector<llama_logit_bias> biases;
+    biases.reserve(sums.size());
     for (const auto& [token, bias] : sums) biases.push_back({token, bias});
     add(llama_sampler_init_logit_bias(size(), static_cast<std::int32_t>(biases.size()),
                                       biases.data()));
