@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
@@ -106,16 +107,21 @@ void Door::introduce(std::unique_ptr<transport::Connection> connection,
   const auto hello = welcome(
       *connection, [&](const wire::Hello& peer) { return terms_(peer, *connection); },
       deadline_after(clock_.now(), options_.hello_time));
+  std::optional<std::uint64_t> left_out;
   {
     MutexLock lock(mutex_);
     visitors_.erase(visitor);
     if (closing_) return;
+    if (!hello) left_out = refusals_.take(clock_.now());
   }
   if (hello) {
     admitted_(std::move(connection), *hello);
     return;
   }
-  kLog.warn("peer_refused", {{"peer", connection->peer()}, {"why", hello.error().message()}});
+  if (!left_out) return;
+  kLog.warn(
+      "peer_refused",
+      {{"peer", connection->peer()}, {"why", hello.error().message()}, {"left_out", *left_out}});
 }
 
 }  // namespace salvage::pipeline

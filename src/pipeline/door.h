@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log_budget.h"
 #include "base/mutex.h"
 #include "base/stop.h"
 #include "pipeline/handshake.h"
@@ -68,6 +69,7 @@ class Door {
   Mutex mutex_;
   Visitors visitors_ GUARDED_BY(mutex_);  // oldest first
   bool closing_ GUARDED_BY(mutex_) = false;
+  LogBudget refusals_ GUARDED_BY(mutex_);
   Condition closing_wake_;
 };
 

@@ -3,10 +3,14 @@
 
 #include "pipeline/door.h"
 
+#include <atomic>
+#include <string_view>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/bounded_queue.h"
+#include "base/log.h"
 #include "pipeline/control_link.h"
 #include "transport/memory_transport.h"
 
@@ -78,6 +82,23 @@ TEST_F(DoorTest, is_not_blocked_by_a_crowd_that_says_nothing) {
   const auto first = silent.front()->receive_frame(frame, soon());
   ASSERT_FALSE(first);
   EXPECT_EQ(first.error().code(), ErrorCode::kUnavailable);
+}
+
+TEST_F(DoorTest, a_flood_of_refused_peers_does_not_fill_the_log) {
+  std::atomic<int> lines = 0;
+  set_log({.sink = [&](std::string_view line) {
+    lines += line.find("event=peer_refused") != std::string_view::npos;
+  }});
+  {
+    const auto door = open({});
+    wire::Hello wrong = kHello;
+    wrong.auth_token = "guessed";
+    for (int i = 0; i < 200; ++i) EXPECT_FALSE(dial(*transport, endpoint, wrong, soon()));
+  }
+  set_log({});
+  EXPECT_GE(lines, 1);
+  // Room for a machine so slow that seconds pass meanwhile.
+  EXPECT_LT(lines, 100);
 }
 
 TEST_F(DoorTest, closes_while_people_stand_in_it) {
