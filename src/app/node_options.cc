@@ -33,6 +33,7 @@ constexpr std::array kLogLevels{
 
 std::vector<std::string> log_levels() {
   std::vector<std::string> names;
+  names.reserve(kLogLevels.size());
   for (const auto& [name, level] : kLogLevels) names.emplace_back(name);
   return names;
 }
