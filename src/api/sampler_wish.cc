@@ -4,6 +4,7 @@
 #include <charconv>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -142,16 +143,23 @@ std::variant<TokenId, std::string> biased_by_key(const std::string& key) {
   return key;
 }
 
+// Filled in where it lies: g++ 12 takes the text within a temporary id for uninitialised.
+void add_bias(std::variant<TokenId, std::string> what, float bias, SamplerWish& wish) {
+  TokenBias& added = wish.logit_bias.emplace_back();
+  added.what = std::move(what);
+  added.bias = bias;
+}
+
 bool take_bias(const Json& what, const Json& amount, SamplerWish& wish) {
   const auto bias = bias_of(amount);
   if (!bias) return false;
   if (what.is_string()) {
-    wish.logit_bias.push_back({what.get<std::string>(), *bias});
+    add_bias(what.get<std::string>(), *bias, wish);
     return true;
   }
   const auto id = whole_of(what);
   if (!id || *id < 0 || *id > kInt32Max) return false;
-  wish.logit_bias.push_back({static_cast<TokenId>(*id), *bias});
+  add_bias(static_cast<TokenId>(*id), *bias, wish);
   return true;
 }
 
@@ -165,7 +173,7 @@ bool take_biases(const Json& json, SamplerWish& wish) {
   for (const auto& [key, amount] : json.items()) {
     const auto bias = bias_of(amount);
     if (!bias) return false;
-    wish.logit_bias.push_back({biased_by_key(key), *bias});
+    add_bias(biased_by_key(key), *bias, wish);
   }
   return true;
 }
