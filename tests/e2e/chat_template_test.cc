@@ -47,7 +47,7 @@ class ChatTemplateTest : public testing::TestWithParam<const char*> {
   }
 
   engine::TextTools text_;
-  std::unique_ptr<engine::ChatFormat> format_;
+  std::shared_ptr<const engine::ChatFormat> format_;
 };
 
 TEST_P(ChatTemplateTest, what_a_user_says_is_text) {
