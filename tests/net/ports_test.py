@@ -70,6 +70,10 @@ def ports_and_attackers():
             print(*attack.command.split()[3:-1], said)
             check(not said.get("refused"), f"the port has stayed open: {attack.command}: {said}")
             check(said.get("sent", CROWD) >= 10 * ATTACK_S, f"bytes were sent: {attack.command}: {said}")
+        for machine in (first, second):
+            lines = len(machine.process.err.splitlines())
+            print(f"{machine.name} has logged {lines} lines")
+            check(lines < 5 * ATTACK_S, f"attackers fill the log of {machine.name}: {lines} lines")
         # The code's address is wrong by now, so beacons have to be heard, too.
         first.host.change_address(77)
         newcomer.joins(code)
