@@ -1,5 +1,6 @@
 #include "app/node_options.h"
 
+#include <algorithm>
 #include <array>
 #include <iostream>
 #include <utility>
@@ -38,6 +39,17 @@ std::vector<std::string> log_levels() {
   return names;
 }
 
+// As CLI::IsMember, whose complaint would not name the variable that the value may come from.
+CLI::Validator level_check() {
+  const std::string levels = fmt::format("{{{}}}", fmt::join(log_levels(), ","));
+  const auto check = [levels](const std::string& value) {
+    const auto known_level = [&](const auto& level) { return value == level.first; };
+    if (std::any_of(kLogLevels.begin(), kLogLevels.end(), known_level)) return std::string();
+    return fmt::format("{} not in {} (SALVAGE_LOG sets it, too)", value, levels);
+  };
+  return CLI::Validator(check, levels);
+}
+
 std::string known(std::uint64_t bytes) {
   return bytes == 0 ? words("unknown") : format_memory(bytes);
 }
@@ -52,7 +64,7 @@ void add_node_options(CLI::App& command, NodeOptions& options) {
       ->capture_default_str();
   command.add_option("--log-level", options.log_level, words("option.log_level"))
       ->envname("SALVAGE_LOG")
-      ->check(CLI::IsMember(log_levels()))
+      ->check(level_check())
       ->capture_default_str();
   command.add_option("--wire-version", options.wire_version)
       ->check(CLI::Range(wire::kWireVersionMin, wire::kWireVersion))

@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "api/fields.h"
 #include "engine/chat.h"
 
 namespace salvage::gateway {
@@ -56,6 +57,11 @@ api::Parsed<PreparedPrompt> prepare_chat(const api::GenerateRequest& request,
                                          const ReadyModel& model) {
   const auto format = model.pipeline->text().make_chat_format();
   if (!format) return fail(api::api_error(format.error()));
+  const api::ChatWish& chat = *request.chat;
+  if (!chat.tools.empty() && chat.tool_choice == api::ToolChoice::kRequired &&
+      !(*format)->facts().tools) {
+    return fail(api::not_supported("tool_choice", "can't be required: this model knows no tools"));
+  }
   auto prompt = (*format)->apply(chat_request(request));
   if (!prompt) return fail(blamed(prompt.error(), "messages"));
   return PreparedPrompt{.tokens = std::move(prompt->tokens),
