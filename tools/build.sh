@@ -22,3 +22,9 @@ fail() {
 cmake --preset "$preset" "-DSALVAGE_LLAMA_ROOT=$llama_root" >"$log" 2>&1 || fail
 NINJA_STATUS="[%f of %t, %p] " ninja -C "build/$preset" -j "$(compile_jobs)" "$@" 2>&1 |
   tee "$log" | follow "salvage ($preset)" '^\[' || fail
+
+page=build/$preset/src/gateway/generated/page_files.cc
+if [ -f "$page" ] && head -n 1 "$page" | grep -q '^// no page: '; then
+  say "note: salvage ($preset) has no chat page: $(sed -n '1s/^.. no page: //p' "$page");" \
+    "install Node.js 20.19 or newer with npm and build again."
+fi

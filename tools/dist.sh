@@ -47,6 +47,7 @@ copy_licenses() {
   install -m 644 "$2/LICENSE" "$1/llama.cpp.txt"
   install -m 644 "$2/licenses/LICENSE-jsonhpp" "$1/llama.cpp-nlohmann-json.txt"
   install -m 644 "$2/vendor/cpp-httplib/LICENSE" "$1/llama.cpp-httplib.txt"
+  tools/page.sh licenses "$1"
   for package in "${library_packages[@]}"; do
     [ -f "/usr/share/doc/$package/copyright" ] ||
       die "the licence of $package isn't on this machine (/usr/share/doc/$package/copyright);" \

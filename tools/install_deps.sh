@@ -17,7 +17,7 @@ build_packages=(
 )
 test_packages=(
   clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
-  iproute2 iputils-ping nftables qemu-user-static
+  iproute2 iputils-ping nftables qemu-user-static chromium
 )
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }

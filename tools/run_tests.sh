@@ -4,8 +4,8 @@
 #   tools/run_tests.sh            all stages, in the order below (this is `make test`)
 #   tools/run_tests.sh STAGE...   these only
 #
-# Stages: packages llama models style dev asan tsan clang conformance e2e fuzz net docs, and by name
-# only: dist
+# Stages: packages llama models style dev asan tsan clang conformance e2e web fuzz net docs, and by
+# name only: dist
 #
 # Environment: FUZZ_SECONDS (a fuzzer's share of the smoke run, default 10), SALVAGE_CACHE,
 # SALVAGE_NO_NET=1 (leave out the stages net and dist where no namespaces can be made).
@@ -14,7 +14,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$repo_dir"
 
-all_stages=(packages llama models style dev asan tsan clang conformance e2e fuzz net docs)
+all_stages=(packages llama models style dev asan tsan clang conformance e2e web fuzz net docs)
 
 # run_labels PRESET LABEL...: ctest for these labels, as many at once as there are cores, or as `slots`
 # says. A label without a single test is a failure: a suite that was lost from the build must not look
@@ -91,7 +91,7 @@ stage_tsan() {
 
 # Nothing is built but the sources that the build itself makes.
 stage_clang() {
-  tools/build.sh clang src/app/generated/app/word_files.h
+  tools/build.sh clang src/app/generated/app/word_files.h src/gateway/generated/page_files.cc
   tools/run_clang.py headers build/clang
   tools/run_clang.py tidy build/clang
   tools/run_clang.py rest build/clang
@@ -103,6 +103,13 @@ stage_e2e() {
   tools/build.sh dev all
   SALVAGE_MODEL_SMOLLM2=$(tools/model.sh smollm2) SALVAGE_MODEL_QWEN=$(tools/model.sh qwen) \
     run_labels dev e2e
+}
+
+# The chat page: its parts, then the whole in a browser.
+stage_web() {
+  tools/page.sh test
+  tools/build.sh dev salvage
+  tools/page.sh browser "$PWD/build/dev/bin/salvage" "$(tools/model.sh smollm2)"
 }
 
 stage_fuzz() {

@@ -112,6 +112,8 @@ HttpReply ApiHandler::broken(int status, std::string_view target) {
 HttpReply ApiHandler::dispatch(const Call& call, const api::RouteMatch& match,
                                const StopToken& gone) {
   switch (match.route) {
+    case api::Route::kPage:
+      return page(call, match);
     case api::Route::kHealth:
       return health();
     case api::Route::kModels:
@@ -139,6 +141,17 @@ HttpReply ApiHandler::dispatch(const Call& call, const api::RouteMatch& match,
       return call.error({.kind = api::ErrorKind::kNotSupported,
                          .message = "This version of salvage does not answer this yet."});
   }
+}
+
+HttpReply ApiHandler::page(const Call& call, const api::RouteMatch& match) {
+  auto reply =
+      page_reply(*options_.page, {.path = match.argument,
+                                  .accept = call.request.header("accept"),
+                                  .accept_encoding = call.request.header("accept-encoding"),
+                                  .if_none_match = call.request.header("if-none-match")});
+  if (reply) return std::move(*reply);
+  return call.error(
+      {.kind = api::ErrorKind::kUnknownUrl, .message = "The page has no file of this name."});
 }
 
 HttpReply ApiHandler::health() {

@@ -21,6 +21,7 @@
 #include "gateway/api_keys.h"
 #include "gateway/generate_answer.h"
 #include "gateway/http_service.h"
+#include "gateway/page.h"
 #include "gateway/serving_backend.h"
 
 namespace salvage::gateway {
@@ -32,6 +33,7 @@ struct ApiOptions {
   Duration ping_time = std::chrono::seconds(10);
   std::string fingerprint;                     // of the engine's build
   std::function<std::int64_t()> wall_seconds;  // Unix time, for "created"
+  const Page* page = &built_in_page();         // outlives the handler
 };
 
 class ApiHandler final : public HttpHandler {
@@ -46,6 +48,7 @@ class ApiHandler final : public HttpHandler {
   struct Call;  // one request, its id, and how its errors are dressed
 
   HttpReply dispatch(const Call& call, const api::RouteMatch& match, const StopToken& gone);
+  HttpReply page(const Call& call, const api::RouteMatch& match);
   HttpReply models(const Call& call, const api::RouteMatch& match);
   HttpReply generate(const Call& call, api::Dialect dialect, const StopToken& gone);
   HttpReply count_tokens(const Call& call, api::Dialect dialect);

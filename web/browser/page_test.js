@@ -1,0 +1,259 @@
+// Goal: the page does what it promises, in a real browser, against a real cluster of three machines
+// with a real model. Method: Debian's chromium, driven; every request that the browser makes and every
+// complaint of its console is looked at.
+//
+// SALVAGE_BINARY, SALVAGE_MODEL: the program and the model. SALVAGE_SHOTS: a folder for screenshots.
+
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { after, before, test as anyTest } from 'node:test';
+
+import { chromium } from 'playwright-core';
+
+import { Cluster, until } from './cluster.js';
+
+const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
+const FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-sync',
+  '--disable-background-networking', '--disable-component-update'];
+const ANSWER_MS = 60_000;
+const CONTEXT = 256; // a small model may ramble until it is full
+const ATTACK =
+  'Hi <img src=x onerror="document.title=\'owned\'"> <script>document.title="owned"</script> ' +
+  '[click](javascript:document.title="owned") ![p](http://elsewhere.example/p.png)\n\n' +
+  '```html\n<b onclick="x">code</b>\n```\n';
+
+// Each ends by itself, so that the machines are ended too.
+const test = (name, run) => anyTest(name, { timeout: 90_000 }, run);
+
+let cluster;
+let first; // the coordinator
+let browser; // each test has a context of its own
+const asked = []; // every address that a browser asked for
+const complaints = [];
+
+before(async () => {
+  browser = await chromium.launch({ executablePath: CHROMIUM, args: FLAGS });
+  cluster = new Cluster();
+  first = await cluster.up('old-desktop');
+  await cluster.join(first, 'thinkpad', 'attic-pc');
+  await first.command('load', process.env.SALVAGE_MODEL, '--split', '10,10,10', '--ctx', CONTEXT, '--threads', 1, '--quiet');
+});
+
+after(async () => {
+  await browser?.close();
+  await cluster?.end();
+});
+
+/** A page of a browser that has nothing in it yet. */
+async function browse({ url = first.url, ...options } = {}) {
+  const context = await browser.newContext({ locale: 'en-US', viewport: { width: 1200, height: 800 }, ...options });
+  context.on('request', (request) => asked.push(request.url()));
+  context.on('console', (message) => {
+    if (message.type() === 'error') complaints.push(`${message.text()} ${message.location().url}`);
+  });
+  context.on('weberror', (error) => complaints.push(String(error.error())));
+  const page = await context.newPage();
+  page.setDefaultTimeout(15_000);
+  await page.goto(url);
+  return page;
+}
+
+async function shot(page, name) {
+  if (process.env.SALVAGE_SHOTS) await page.screenshot({ path: join(process.env.SALVAGE_SHOTS, `${name}.png`) });
+}
+
+const question = (page) => page.getByRole('textbox');
+const answers = (page) => page.locator('article.answer');
+const status = (page) => answers(page).last().getByTestId('status');
+
+async function ask(page, text) {
+  await question(page).fill(text);
+  await question(page).press('Enter');
+}
+
+async function answered(page, phase = 'done') {
+  await status(page).and(page.locator(`[data-phase=${phase}]`)).waitFor({ timeout: ANSWER_MS });
+  return answers(page).last().locator('.text').innerText();
+}
+
+/** The page's answer comes from here, as if the server had sent it. */
+async function answerWith(page, body, { status: code = 200, type = 'text/event-stream' } = {}) {
+  await page.route('**/v1/chat/completions', (route) =>
+    route.fulfill({ status: code, contentType: type, body }),
+  );
+}
+
+const frames = (...frames) =>
+  frames.map((one) => `data: ${typeof one === 'string' ? one : JSON.stringify(one)}\n\n`).join('');
+const delta = (content) => ({ choices: [{ index: 0, delta: { content }, finish_reason: null }] });
+
+test('a question in English: the answer comes piece by piece, and stays over a reload', async () => {
+  const page = await browse();
+  await page.getByRole('heading', { level: 1 }).getByText(/smollm2/i).waitFor();
+  await shot(page, 'desktop-light-empty');
+  await ask(page, 'Write three sentences about the moon.');
+  const lengths = new Set();
+  const phases = new Set();
+  await until('the answer is whole', async () => {
+    const phase = await status(page).getAttribute('data-phase').catch(() => null);
+    phases.add(phase);
+    lengths.add((await answers(page).last().locator('.text').innerText()).length);
+    return phase === 'done';
+  }, { ms: ANSWER_MS, every: 30 });
+  assert.ok(lengths.size > 5, `only ${lengths.size} states of the answer were seen`);
+  assert.ok(phases.has('writing'), [...phases].join());
+  assert.match(await status(page).innerText(), /\d+ tokens read.* at \d+ tok\/s · \d+ written at [\d.]+ tok\/s/);
+  const text = await answered(page);
+  await shot(page, 'desktop-light-answer');
+  await page.reload();
+  assert.equal(await answered(page), text);
+  await page.getByRole('button', { name: 'New chat' }).click();
+  assert.equal(await answers(page).count(), 0);
+  await page.getByRole('button', { name: 'Write three sentences' }).first().click();
+  assert.equal(await answered(page), text);
+});
+
+test('a question in Chinese, on a browser that speaks it', async () => {
+  const page = await browse({ locale: 'zh-CN' });
+  assert.equal(await page.locator('html').getAttribute('lang'), 'zh-CN');
+  await page.getByRole('button', { name: '新对话' }).waitFor();
+  await ask(page, '你好，请用一句话介绍一下你自己。');
+  assert.ok((await answered(page)).length > 0);
+  assert.match(await status(page).innerText(), /读取 \d+ tokens.*生成 \d+/);
+  await shot(page, 'desktop-light-zh');
+  await page.getByRole('button', { name: 'English' }).click();
+  await page.getByRole('button', { name: 'New chat' }).waitFor();
+  await page.reload();
+  await page.getByRole('button', { name: 'New chat' }).waitFor();
+});
+
+test('what a model writes is text: no tag, no script, no picture, no address that runs', async () => {
+  const page = await browse();
+  await answerWith(page, frames(delta(ATTACK.slice(0, 30)), delta(ATTACK.slice(30)), '[DONE]'));
+  await ask(page, '<b>bold?</b><script>document.title="owned"</script>');
+  const text = await answered(page);
+  assert.ok(text.includes('<img src=x onerror='), text);
+  assert.ok(text.includes('<b onclick="x">code</b>'), text);
+  assert.ok((await page.locator('.question').innerText()).includes('<b>bold?</b>'));
+  assert.equal(await page.locator('ol script, ol img, ol b, a[href^=javascript]').count(), 0);
+  assert.notEqual(await page.title(), 'owned');
+  await page.getByRole('button', { name: 'Copy code' }).click();
+  await page.getByText('Copied').first().waitFor({ state: 'attached' });
+});
+
+test('errors are told by their code in the reader’s language, with what to do', async () => {
+  const page = await browse({ locale: 'zh-CN' });
+  const error = { error: { code: 'node_lost', message: 'attic-pc is gone', type: 'server_error' } };
+  await answerWith(page, frames(delta('half'), error, '[DONE]'));
+  await ask(page, '早');
+  await page.getByRole('alert').getByText('集群中有一台机器掉线').waitFor();
+  await page.getByRole('alert').getByText('attic-pc is gone').waitFor();
+  assert.equal(await answered(page, 'failed'), 'half');
+  await page.unroute('**/v1/chat/completions');
+  await answerWith(page, JSON.stringify({ error: { code: 'queue_full', message: '9 wait' } }), {
+    status: 429,
+    type: 'application/json',
+  });
+  await page.getByRole('button', { name: '重新回答' }).click();
+  await page.getByRole('alert').getByText('等待的回答已满').waitFor();
+  await page.unroute('**/v1/chat/completions');
+  await page.route('**/v1/chat/completions', (route) => route.abort());
+  await page.getByRole('button', { name: '重新回答' }).click();
+  await page.getByRole('alert').getByText('无法连接服务器').waitFor();
+});
+
+test('thoughts are folded away and can be opened', async () => {
+  const page = await browse();
+  const thought = { choices: [{ index: 0, delta: { reasoning_content: 'let me see' } }] };
+  await answerWith(page, frames(thought, delta('**blue**'), '[DONE]'));
+  await ask(page, 'Which colour?');
+  assert.equal(await answered(page), 'blue');
+  assert.equal(await page.getByText('let me see').isVisible(), false);
+  await page.getByText('Thoughts').click();
+  assert.equal(await page.getByText('let me see').isVisible(), true);
+});
+
+test('light and dark: as the system says, until somebody chooses', async () => {
+  const page = await browse({ colorScheme: 'dark' });
+  const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const dark = await ground();
+  await ask(page, 'Name two colours.');
+  await answered(page);
+  await shot(page, 'desktop-dark');
+  await page.getByRole('button', { name: 'Switch to light' }).click();
+  assert.notEqual(await ground(), dark);
+  await page.reload();
+  assert.notEqual(await ground(), dark);
+  await page.getByRole('button', { name: 'Switch to dark' }).click();
+  assert.equal(await ground(), dark);
+});
+
+test('a phone of 320 pixels: everything is reachable, nothing is wider than the screen', async () => {
+  const page = await browse({ viewport: { width: 320, height: 568 }, hasTouch: true, isMobile: true });
+  const width = () => page.evaluate(() => document.documentElement.scrollWidth);
+  await answerWith(page, frames(delta(`| a | b |\n|---|---|\n| ${'x'.repeat(200)} | 2 |\n\n\`\`\`\n${'y'.repeat(300)}\n\`\`\`\n\n${'z'.repeat(300)}`), '[DONE]'));
+  await question(page).fill('w'.repeat(200));
+  await page.getByRole('button', { name: 'Send' }).tap();
+  await answered(page);
+  assert.ok((await width()) <= 320, `${await width()} px`);
+  await shot(page, 'phone-light-answer');
+  await page.getByRole('button', { name: 'Open chats' }).tap();
+  await page.getByRole('button', { name: 'New chat' }).waitFor();
+  assert.ok((await width()) <= 320);
+  await shot(page, 'phone-light-drawer');
+  await page.getByRole('button', { name: 'New chat' }).tap();
+  await page.getByRole('button', { name: '中文' }).tap();
+  await shot(page, 'phone-light-empty-zh');
+  assert.ok((await width()) <= 320);
+});
+
+test('a key is asked for, refused, taken, and kept no longer than wished', async () => {
+  const locked = await cluster.up('locked', '--api-key', 'sk-right');
+  const page = await browse({ url: locked.url });
+  const dialog = page.getByRole('dialog');
+  await dialog.getByText('answers only with a key').waitFor();
+  await shot(page, 'desktop-light-key');
+  await dialog.getByLabel('Key', { exact: true }).fill('sk-wrong');
+  await dialog.getByRole('button', { name: 'Use it' }).click();
+  await dialog.getByText('did not accept').waitFor();
+  await dialog.getByLabel('Key', { exact: true }).fill('sk-right');
+  await dialog.getByRole('button', { name: 'Use it' }).click();
+  await page.getByRole('heading', { name: 'No model is loaded' }).waitFor();
+  await page.getByText('salvage load').waitFor();
+  await shot(page, 'desktop-light-no-model');
+  assert.equal(await page.evaluate(() => localStorage.getItem('salvage.key')), null);
+  assert.equal(await page.evaluate(() => sessionStorage.getItem('salvage.key')), 'sk-right');
+  await page.reload();
+  await page.getByRole('heading', { name: 'No model is loaded' }).waitFor();
+});
+
+test('the keyboard is enough: send, stop, fold, choose', async () => {
+  const page = await browse();
+  await question(page).fill('one');
+  await question(page).press('Shift+Enter');
+  await page.keyboard.type('two');
+  assert.equal(await question(page).inputValue(), 'one\ntwo');
+  await page.keyboard.press('Tab');
+  assert.equal(await page.evaluate(() => document.activeElement.type), 'submit');
+});
+
+test('stop stops: the page at once, and the machines', async () => {
+  const page = await browse();
+  await ask(page, 'Tell me a very long story about a lighthouse.');
+  await status(page).and(page.locator('[data-phase=writing]')).waitFor({ timeout: ANSWER_MS });
+  await page.getByRole('button', { name: 'Stop' }).click();
+  const text = await answered(page, 'stopped');
+  assert.ok(text.length > 0);
+  await page.getByRole('button', { name: 'Send' }).waitFor();
+  await ask(page, 'Thanks.');
+  await status(page).and(page.locator('[data-phase=writing]')).waitFor({ timeout: ANSWER_MS });
+  await page.keyboard.press('Escape');
+  await answered(page, 'stopped');
+});
+
+test('nothing was asked of anybody else, and the browser had nothing to complain about', () => {
+  const origins = new Set(asked.map((url) => new URL(url)).filter((url) => url.protocol !== 'data:').map((url) => url.hostname));
+  assert.deepEqual([...origins], ['127.0.0.1']);
+  const expected = /Failed to load resource: (the server responded with a status of (401|429)|net::ERR_FAILED)|v1\/cluster/;
+  assert.deepEqual(complaints.filter((text) => !expected.test(text)), []);
+});
