@@ -18,6 +18,9 @@ constexpr auto kListeningTime = seconds(20);
 // Between looks at the worker; also the longest that a command waits.
 constexpr auto kTickTime = milliseconds(100);
 constexpr std::uint32_t kSilentTicksMax = kWorkerSilenceMax / kTickTime;
+// All machines are told to end their stages at once, and are not equally fast: the link of one that
+// was ended breaks here before we are told.
+constexpr auto kOrderlyEndTime = milliseconds(300);
 
 }  // namespace
 
@@ -50,7 +53,8 @@ void StageRunner::run() {
   if (!worker) return report_failure(worker.error());
   Result<void> done = announce(**worker);
   if (done) done = serve(**worker);
-  if (!done) report_failure(explain(**worker, std::move(done).error()));
+  if (done) return;
+  if (auto cause = explain(**worker, std::move(done).error())) report_failure(*cause);
 }
 
 Result<std::unique_ptr<WorkerLink>> StageRunner::start(const RunFolder& folder) {
@@ -125,11 +129,20 @@ Result<void> StageRunner::watch(WorkerLink& worker) {
   return {};
 }
 
-// A broken link is a symptom, and seen before the process behind it is seen to have died.
-Error StageRunner::explain(WorkerLink& worker, Error error) {
+// A broken link is a symptom, and seen before the process behind it is seen to have died. Nothing:
+// this stage was about to be ended too.
+std::optional<Error> StageRunner::explain(WorkerLink& worker, Error error) {
   if (error.code() != ErrorCode::kUnavailable) return error;
-  if (auto death = worker.death(deadline_after(clock_.now(), kDeathTime))) return std::move(*death);
+  if (auto death = worker.death(deadline_after(clock_.now(), kDeathTime))) return death;
+  if (told_to_end(deadline_after(clock_.now(), kOrderlyEndTime))) return std::nullopt;
   return error;
+}
+
+bool StageRunner::told_to_end(TimePoint deadline) {
+  while (commands_.pop(deadline)) {
+    // A worker that is gone carries nothing out.
+  }
+  return commands_.closed();
 }
 
 void StageRunner::report_failure(const Error& error) {

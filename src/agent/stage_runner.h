@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <variant>
@@ -74,7 +75,8 @@ class StageRunner {
   Result<void> serve(WorkerLink& worker);
   Result<void> carry_out(WorkerLink& worker, const Command& command);
   Result<void> watch(WorkerLink& worker);
-  Error explain(WorkerLink& worker, Error error);
+  std::optional<Error> explain(WorkerLink& worker, Error error);
+  bool told_to_end(TimePoint deadline);
   void report_failure(const Error& error);
 
   const StageRunnerOptions options_;

@@ -123,6 +123,8 @@ def links_show_what_went_over_them():
             lines = [line for line in first.process.err.splitlines() if event in line]
             check(any("stage=1" in line and "node=h1" in line for line in lines), f"{event}: {lines}")
         check("level=info" not in second.process.err, "the default is warnings: " + second.process.describe())
+        for machine in (first, second):
+            check("stage_ended" not in machine.process.err, "nothing failed: " + machine.process.describe())
 
 
 def counted_alike(machine):
