@@ -65,6 +65,14 @@ void read_cache(const Fields& fields, GenerateRequest& request) {
   if (sequence >= 0) request.sequence = static_cast<std::uint32_t>(sequence);
 }
 
+// OpenAI's own word for who goes first. Others ("auto", "default", "standard_only") are all alike.
+void read_tier(const Fields& fields, GenerateRequest& request) {
+  const Json* tier = fields.find("service_tier");
+  if (tier == nullptr || !tier->is_string()) return;
+  if (*tier == "flex") request.priority = -1;
+  if (*tier == "priority") request.priority = 1;
+}
+
 }  // namespace
 
 void read_user(const Fields& fields, const char* key, GenerateRequest& request) {
@@ -128,6 +136,7 @@ void read_common_fields(const Fields& fields, const ParseLimits& limits, Generat
   fields.whole("t_max_predict_ms", predict_ms, {-1, std::numeric_limits<std::int64_t>::max()});
   if (predict_ms > 0) request.predict_ms_max = predict_ms;
   read_stream(fields, request);
+  read_tier(fields, request);
   read_cache(fields, request);
   fields.texts("response_fields", request.response_fields, kResponseFieldsMax);
   refuse_unsupported(fields);

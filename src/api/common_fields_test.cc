@@ -55,6 +55,14 @@ TEST(CommonFields, each_field_arrives) {
   EXPECT_EQ(request.grammar, "root ::= \"a\"");
 }
 
+TEST(CommonFields, the_tier_says_who_goes_first) {
+  EXPECT_EQ(taken_with(R"("service_tier": "flex")").priority, -1);
+  EXPECT_EQ(taken_with(R"("service_tier": "priority")").priority, 1);
+  for (const char* const other : {R"("auto")", R"("default")", R"("standard_only")", "null"}) {
+    EXPECT_EQ(taken_with(std::string(R"("service_tier": )") + other).priority, 0) << other;
+  }
+}
+
 TEST(CommonFields, fields_of_nobody_are_tolerated) {
   taken_with(R"("store": true, "service_tier": {"a": 1}, "x": [[]], "metadata": 5,
                 "speculative.n_max": 3, "backend_sampling": true, "lora": [], "n_indent": 0)");

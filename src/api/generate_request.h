@@ -75,6 +75,8 @@ struct GenerateRequest {
   std::optional<std::uint32_t> logprobs;      // set: of each token, and of so many alternatives
   bool probabilities_after_sampling = false;  // instead of the model's own
 
+  std::int32_t priority = 0;  // "service_tier": flex -1, priority 1; the higher goes first
+
   bool cache_prompt = true;
   std::optional<std::uint32_t> sequence;  // "id_slot": which KV cache sequence is preferred
 

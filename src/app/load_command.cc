@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -90,13 +92,17 @@ Result<void> load(LoadOptions options, const StopToken& stop) {
   return read_json(*done, show_loaded);
 }
 
-// A model by its name or id, or by the file that it was loaded from. That may be gone meanwhile, so
-// what has a slash in it is a path as well as what exists.
-std::string encode_model(const std::string& typed) {
+// The absolute path of what was typed, if it is a file's. That may be gone meanwhile, so what has a
+// slash in it is a path as well as what exists.
+std::optional<std::string> path_typed(const std::string& typed) {
   std::error_code error;
-  const bool path = typed.find('/') != std::string::npos || std::filesystem::exists(typed, error);
-  return gateway::encode_named(
-      "model", path ? std::filesystem::absolute(typed, error).lexically_normal().string() : typed);
+  if (typed.find('/') == std::string::npos && !std::filesystem::exists(typed, error)) return {};
+  return std::filesystem::absolute(typed, error).lexically_normal().string();
+}
+
+// A model by its name or id, or by the file that it was loaded from.
+std::string encode_model(const std::string& typed) {
+  return gateway::encode_named("model", path_typed(typed).value_or(typed));
 }
 
 struct ModelOptions {
@@ -168,6 +174,16 @@ Result<void> gc(GcOptions options) {
   });
 }
 
+}  // namespace
+
+void set_model(gateway::LoadRequest& request, const std::string& typed) {
+  if (auto path = path_typed(typed)) {
+    request.path = std::move(*path);
+  } else {
+    request.model = typed;
+  }
+}
+
 void add_placement_options(CLI::App& command, gateway::LoadRequest& request) {
   command.add_option("--split", request.split, words("load.split"))
       ->delimiter(',')
@@ -175,9 +191,8 @@ void add_placement_options(CLI::App& command, gateway::LoadRequest& request) {
   command.add_option("--pin", request.pins, words("load.pin"))->allow_extra_args(false);
   command.add_option("--ctx", request.context, words("option.ctx"))
       ->check(CLI::Range(1U, 1U << 24));
-  command.add_option("--sequences", request.sequences, words("load.sequences"))
-      ->check(CLI::Range(1U, 256U))
-      ->capture_default_str();
+  command.add_option("--parallel,--sequences", request.sequences, words("load.parallel"))
+      ->check(CLI::Range(1U, 256U));
   command.add_option("--threads", request.threads, words("load.threads"))
       ->check(CLI::Range(1U, 512U));
   command.add_option("--chunk", request.chunk, words("option.chunk"))->check(CLI::Range(1U, 4096U));
@@ -188,17 +203,6 @@ void add_placement_options(CLI::App& command, gateway::LoadRequest& request) {
   command.add_option("--hidden", request.hidden, words("option.hidden"))
       ->check(CLI::IsMember({"f32", "f16", "q8"}));
   command.add_flag("--exact", request.exact, words("option.exact"));
-}
-
-}  // namespace
-
-void set_model(gateway::LoadRequest& request, const std::string& typed) {
-  std::error_code error;
-  if (std::filesystem::exists(typed, error)) {
-    request.path = std::filesystem::absolute(typed).lexically_normal().string();
-  } else {
-    request.model = typed;
-  }
 }
 
 Result<std::string> follow_load(const gateway::AdminClient& client,

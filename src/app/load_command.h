@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include <CLI/CLI.hpp>
+
 #include "app/load_progress.h"
 #include "base/result.h"
 #include "base/stop.h"
@@ -14,6 +16,9 @@ namespace salvage::app {
 
 // What a person typed: a file that is there, else a model's name or id.
 void set_model(gateway::LoadRequest& request, const std::string& typed);
+
+// Where the layers go, and how many answers of which length there are at once.
+void add_placement_options(CLI::App& command, gateway::LoadRequest& request);
 
 // The JSON of "done". Ctrl-C ends the command; the cluster goes on loading.
 Result<std::string> follow_load(const gateway::AdminClient& client,

@@ -34,7 +34,7 @@ std::string load_line(const gateway::LoadRequest& request, const std::string& mo
   }
   for (const std::string& pin : request.pins) line += " --pin " + shell_word(pin);
   add("--ctx", request.context, usual.context);
-  add("--sequences", request.sequences, usual.sequences);
+  add("--parallel", request.sequences, usual.sequences);
   add("--threads", request.threads, usual.threads);
   add("--chunk", request.chunk, usual.chunk);
   add("--cache-type-k", request.cache_type_k, usual.cache_type_k);

@@ -25,7 +25,7 @@ TEST(LoadLine, every_option_comes_along) {
   request.exact = true;
   request.wait = false;
   EXPECT_EQ(load_line(request, "tiny"),
-            "salvage load tiny --split 6,6,4 --pin pi-3=4:8 --pin attic=2 --ctx 512 --sequences 2 "
+            "salvage load tiny --split 6,6,4 --pin pi-3=4:8 --pin attic=2 --ctx 512 --parallel 2 "
             "--threads 3 --chunk 64 --cache-type-k f16 --cache-type-v f16 --hidden q8 --exact "
             "--no-wait");
 }

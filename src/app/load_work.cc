@@ -56,7 +56,8 @@ Result<coordinator::LoadWish> wish_of(NodeProcess& process, const ModelId& model
   cluster::DeploymentOptions& options = wish.options;
   options.split = request.split;
   if (wish.context_chosen) options.context_per_sequence = request.context;
-  options.sequence_count = request.sequences;
+  wish.sequences_chosen = request.sequences != 0;
+  if (wish.sequences_chosen) options.sequence_count = request.sequences;
   options.rows_max = std::max(request.chunk, kRowsMin);
   options.logit_rows_max = std::max(request.sequences, kLogitRowsMin);
   ASSIGN_OR_RETURN(options.cache_type_k, cache_type(request.cache_type_k));

@@ -18,6 +18,7 @@
 #include "engine/llama/llama_text.h"
 #include "engine/llama/weight_placement.h"
 #include "planner/memory.h"
+#include "planner/placement.h"
 #include "planner/split.h"
 #include "store/shard_cache.h"
 #include "transport/tcp/local_transport.h"
@@ -25,7 +26,6 @@
 namespace salvage::app {
 namespace {
 
-constexpr std::uint32_t kContextDefault = 4096;
 constexpr std::uint32_t kRowsMax = 128;         // rows of a micro-batch unless --chunk says more
 constexpr std::uint32_t kSessionLogitRows = 4;  // the smallest buffer worth having
 // Left to everything else on the machine: 1 GiB or a tenth, whichever is more.
@@ -124,8 +124,8 @@ Result<void> Session::start(const StopToken& stop) {
 // A context that was asked for must fit; one that was not is made to fit.
 Result<void> Session::choose_context(const std::vector<LayerRange>& stages) {
   const std::uint32_t trained =
-      manifest_.context_length != 0 ? manifest_.context_length : kContextDefault;
-  context_ = options_.context != 0 ? options_.context : std::min(trained, kContextDefault);
+      manifest_.context_length != 0 ? manifest_.context_length : planner::kContextDefault;
+  context_ = options_.context != 0 ? options_.context : std::min(trained, planner::kContextDefault);
   const auto available = memory_available_bytes();
   if (!available) return {};  // unknown is not zero: let the system decide
   const std::uint64_t usable = usable_memory(*available);

@@ -9,6 +9,7 @@
 #include "app/command.h"
 #include "app/format.h"
 #include "app/host_address.h"
+#include "app/load_command.h"
 #include "app/load_progress.h"
 #include "app/load_work.h"
 #include "app/node_options.h"
@@ -20,6 +21,7 @@ namespace {
 
 struct UpOptions {
   NodeOptions node;
+  gateway::LoadRequest load;
   std::string model;
   DownloadOptions download;
   std::string listen = "127.0.0.1";
@@ -41,9 +43,11 @@ Result<std::string> invite_text(NodeProcess& process) {
          download_text(invite.download_line, invite.no_download);
 }
 
-Result<void> load_first(NodeProcess& process, const std::string& model, const StopToken& stop) {
-  gateway::LoadRequest request;
-  request.path = std::filesystem::absolute(model).lexically_normal().string();
+// A model that is loaded already stays as it is, unless told where its layers are to go.
+Result<void> load_first(NodeProcess& process, gateway::LoadRequest request,
+                        const std::string& model, const StopToken& stop) {
+  request.if_needed = !request.places();
+  set_model(request, model);
   LoadProgress progress(process.clock(), LoadProgress::Form::kAuto);
   const auto loaded = load_model(
       process, request,
@@ -87,7 +91,8 @@ Result<void> up(const UpOptions& options, const StopToken& stop) {
     ASSIGN_OR_RETURN(join, invite_text(*process));
   }
   print_line(join);
-  if (!options.model.empty()) RETURN_IF_ERROR(load_first(*process, options.model, stop));
+  if (!options.model.empty())
+    RETURN_IF_ERROR(load_first(*process, options.load, options.model, stop));
   return process->wait(stop);
 }
 
@@ -97,6 +102,7 @@ void add_up(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("up", words("up.about"));
   auto options = std::make_shared<UpOptions>();
   command->add_option("MODEL", options->model, words("up.model"));
+  add_placement_options(*command, options->load);
   add_node_options(*command, options->node);
   command->add_option("--portable", options->download.archive, words("up.portable"))
       ->check(CLI::ExistingFile);

@@ -81,6 +81,7 @@ struct LoadWish {
   cluster::DeploymentOptions options;
   std::vector<std::string> pins;  // "pi-3=4:8", by node name
   bool context_chosen = false;    // false: what was trained, at most 4096, less if it must
+  bool sequences_chosen = false;  // false: four, fewer if the context would have to be shorter
 };
 
 struct RunWish {

@@ -162,6 +162,7 @@ TEST_F(Deploy, stages_are_told_who_comes_before_and_where_the_next_one_is) {
     EXPECT_EQ(orders[i].stage_index, i);
     EXPECT_EQ(orders[i].stage_count, 3U);
     EXPECT_EQ(orders[i].context_per_sequence, 64U);
+    EXPECT_EQ(orders[i].sequence_count_max, 4U) << "nobody said how many";
     EXPECT_EQ(orders[i].epoch, epoch_.value);
     EXPECT_TRUE(orders[i].weights.empty()) << "paths are each machine's own";
   }

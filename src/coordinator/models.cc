@@ -13,8 +13,6 @@
 namespace salvage::coordinator {
 namespace {
 
-constexpr std::uint32_t kContextDefault = 4096;
-
 StageInfo stage_info(const cluster::StageStatus& status, const Entry::Stage& known, TimePoint now) {
   StageInfo info;
   info.status = status;
@@ -161,16 +159,15 @@ Result<cluster::DeploymentOptions> Service::options_of(const LoadWish& wish) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("this model cannot answer prompts: {}", known->generation_problem));
   }
-  if (wish.context_chosen) return options;
-  const std::uint32_t trained =
-      known->context_length != 0 ? known->context_length : kContextDefault;
-  options.context_per_sequence = std::min(trained, kContextDefault);
   planner::PlacementRequest request = cluster::to_placement_request(options);
   for (const NodeId& node : membership_->online()) {
     request.nodes.push_back(room_of(*membership_->find(node)));
   }
-  const std::uint32_t fits = planner::largest_context_that_fits(*known, request);
-  if (fits != 0) options.context_per_sequence = fits;
+  if (!wish.context_chosen) request.need.context_per_sequence = 0;
+  if (!wish.sequences_chosen) request.need.sequence_count = 0;
+  const planner::AnswerSizes sizes = planner::choose_sizes(*known, std::move(request));
+  options.context_per_sequence = sizes.context_per_sequence;
+  options.sequence_count = sizes.sequence_count;
   return options;
 }
 

@@ -209,7 +209,7 @@ Result<LoadRequest> parse_load(std::string_view body) {
   fields.numbers("split", request.split);
   fields.texts("pins", request.pins);
   fields.number("context", request.context, {0, 1U << 24});
-  fields.number("sequences", request.sequences, {1, 256});
+  fields.number("sequences", request.sequences, {0, 256});
   fields.number("threads", request.threads, {0, 512});
   fields.number("chunk", request.chunk, {0, 4096});
   fields.text("cache_type_k", request.cache_type_k);
@@ -281,6 +281,15 @@ std::string encode(const LeaveRequest& request) {
   Json json = Json::object();
   json["forget"] = request.forget;
   return to_line(json);
+}
+
+bool LoadRequest::places() const {
+  LoadRequest plain;
+  plain.model = model;
+  plain.path = path;
+  plain.wait = wait;
+  plain.if_needed = if_needed;
+  return !(*this == plain);
 }
 
 std::string encode(const LoadRequest& request) {

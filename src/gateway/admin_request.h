@@ -47,7 +47,7 @@ struct LoadRequest {
   std::vector<std::uint32_t> split;
   std::vector<std::string> pins;  // "pi-3=4:8"
   std::uint32_t context = 0;      // 0: chosen
-  std::uint32_t sequences = 1;
+  std::uint32_t sequences = 0;  // answers at once; 0: chosen
   std::uint32_t threads = 0;  // a stage; 0: each machine's own choice
   std::uint32_t chunk = 0;    // rows of a micro-batch; 0: chosen
   std::string cache_type_k = "q8_0";
@@ -56,6 +56,8 @@ struct LoadRequest {
   bool exact = false;
   bool wait = true;        // until it is ready
   bool if_needed = false;  // leave a model alone that is loaded, whatever its options
+  // Whether it says anything about where and how, so that a loaded model would be loaded anew.
+  bool places() const;
   friend bool operator==(const LoadRequest&, const LoadRequest&) = default;
 };
 

@@ -134,6 +134,7 @@ class PipelineAnswer final : public GeneratedAnswer {
         return vocabulary->ends_generation(token);
       };
     }
+    request.priority = wish_.priority;
     request.handler = handler_for(index);
     auto choice = std::make_unique<Choice>(*text.vocabulary, prompt);
     choice->begun = clock_.now();

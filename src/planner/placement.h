@@ -93,6 +93,20 @@ Result<Placement> place(const model::Manifest& manifest, const PlacementRequest&
 std::uint32_t largest_context_that_fits(const model::Manifest& manifest,
                                         const PlacementRequest& request);
 
+inline constexpr std::uint32_t kContextDefault = 4096;  // tokens
+// A chat, and what its client asks beside it: a title, tags, the next questions.
+inline constexpr std::uint32_t kSequencesDefault = 4;
+
+struct AnswerSizes {
+  std::uint32_t context_per_sequence = 0;
+  std::uint32_t sequence_count = 0;
+  friend bool operator==(const AnswerSizes&, const AnswerSizes&) = default;
+};
+// A 0 in `request.need` is open: the context becomes what the model was trained for, at most
+// kContextDefault, and the sequences kSequencesDefault, fewer where memory is short. The context
+// goes before the sequences: who waits is served later, who doesn't fit never.
+AnswerSizes choose_sizes(const model::Manifest& manifest, PlacementRequest request);
+
 // The placement as --split takes it, one number for each of `nodes`: "6,6,0,6".
 std::string split_text(const Placement& placement, std::span<const NodeRoom> nodes);
 

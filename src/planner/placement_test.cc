@@ -6,6 +6,7 @@
 #include "planner/placement.h"
 
 #include <functional>
+#include <set>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -157,6 +158,32 @@ TEST(Place, P13_P20_a_context_that_would_fit_is_named_and_is_the_longest) {
   EXPECT_EQ(placed(manifest, request), "4,4");
   request.need.context_per_sequence = context + 256;
   EXPECT_THAT(placed(manifest, request), HasSubstr("does not fit"));
+}
+
+TEST(Place, answers_at_once_are_fewer_before_contexts_are_shorter) {
+  model::Manifest manifest = equal_layers(8);
+  for (auto& layer : manifest.layers) layer.key_values = layer.value_values = 1024;
+  PlacementRequest request = request_of({5000, 5000});
+  request.need.context_per_sequence = 0;
+  request.need.sequence_count = 0;
+  EXPECT_EQ(choose_sizes(manifest, request), (AnswerSizes{kContextDefault, kSequencesDefault}));
+  std::uint32_t before = kSequencesDefault;
+  std::set<std::uint32_t> contexts;
+  for (std::uint64_t mib = 1000; mib >= 400; mib -= 10) {
+    PlacementRequest less = request_of({mib, mib});
+    less.need.context_per_sequence = less.need.sequence_count = 0;
+    const AnswerSizes sizes = choose_sizes(manifest, less);
+    EXPECT_LE(sizes.sequence_count, before) << mib;
+    if (sizes.context_per_sequence < kContextDefault) EXPECT_EQ(sizes.sequence_count, 1U) << mib;
+    before = sizes.sequence_count;
+    contexts.insert(sizes.context_per_sequence);
+  }
+  EXPECT_EQ(before, 1U);
+  EXPECT_GT(contexts.size(), 1U) << "in the end they are shorter too";
+  request = request_of({600, 600});
+  request.need.context_per_sequence = 512;
+  request.need.sequence_count = 4;
+  EXPECT_EQ(choose_sizes(manifest, request), (AnswerSizes{512, 4})) << "what was said stays";
 }
 
 TEST(Place, P08_P14_the_output_matrix_is_charged_to_the_last_node) {
