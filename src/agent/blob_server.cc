@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/sha256.h"
 #include "model/piece_catalogue.h"
 
 namespace salvage::agent {
@@ -91,7 +92,7 @@ Result<void> BlobServer::send(transport::Connection& connection, const wire::Blo
 }
 
 Result<void> BlobServer::check(const wire::BlobRequest& request) const {
-  if (!model::is_digest(request.name)) {
+  if (!is_digest(request.name)) {
     return fail(ErrorCode::kInvalidArgument, "the peer asks for something that is no digest");
   }
   if (request.length > wire::kBlobBytesMax) {

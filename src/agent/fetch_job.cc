@@ -66,7 +66,7 @@ void FetchJob::run() {
 }
 
 Result<void> FetchJob::carry_out() {
-  if (!model::is_digest(model_.value)) {
+  if (!is_digest(model_.value)) {
     return fail(ErrorCode::kInvalidArgument, "the order names no model");
   }
   RETURN_IF_ERROR(open_sources());
@@ -93,7 +93,7 @@ Result<void> FetchJob::get_and_make() {
 Result<void> FetchJob::open_sources() {
   for (const wire::FetchSource& known : options_.order.sources) {
     const NodeId node{known.node};
-    if (node == options_.self || !model::is_digest(known.node)) continue;
+    if (node == options_.self || !is_digest(known.node)) continue;
     SourceOptions source{.node = node,
                          .endpoints = {},
                          .llama_pin = options_.llama_pin,

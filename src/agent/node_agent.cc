@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/sha256.h"
 #include "model/piece_catalogue.h"
 
 namespace salvage::agent {
@@ -193,7 +194,7 @@ Result<void> NodeAgent::take_request(const wire::MemberRequest& request) {
   if (request.kind != "remove_model") {
     return fail(ErrorCode::kUnsupported, fmt::format("unknown request '{}'", request.kind));
   }
-  if (!model::is_digest(request.value)) return fail(ErrorCode::kCorrupt, "no model is named so");
+  if (!is_digest(request.value)) return fail(ErrorCode::kCorrupt, "no model is named so");
   end_later({}, [this, model = ModelId{request.value}] {
     const Result<void> removed = store_.remove(model);
     if (!removed) {

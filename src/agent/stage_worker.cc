@@ -93,6 +93,7 @@ class Worker {
   NodeId upstream_node_ GUARDED_BY(mutex_);
   Condition assigned_;  // credits_ or leaving_ changed
   pipeline::StageServer* server_ GUARDED_BY(mutex_) = nullptr;
+  StepId failed_step_ GUARDED_BY(mutex_);  // what ended the stage, if it was a step
   bool leaving_ GUARDED_BY(mutex_) = false;
 
   std::unique_ptr<pipeline::Door> door_;  // first to go: its callbacks use the rest
@@ -255,13 +256,16 @@ Result<void> Worker::start_stage(const wire::LoadStage& load) {
 
 void Worker::stage_thread(wire::LoadStage load) {
   const Result<void> done = load_and_serve(load);
+  StepId step;
   {
     MutexLock lock(mutex_);
     if (leaving_) return;
+    step = failed_step_;
   }
   kLog.error("stage_failed", {{"stage", load.stage_index}, {"why", done.error().message()}});
   (void)link_->send(wire::StageFailed{.epoch = load.epoch,
                                       .stage_index = load.stage_index,
+                                      .step = step.value,
                                       .code = std::string(error_code_name(done.error().code())),
                                       .message = done.error().message()});
 }
@@ -334,6 +338,7 @@ Error Worker::serve(const wire::LoadStage& load, engine::StageEngine& engine,
   }
   Error reason = server.run();
   MutexLock lock(mutex_);
+  failed_step_ = server.failed_step();
   server_ = nullptr;
   return reason;
 }

@@ -1,9 +1,10 @@
 #include "base/file_lock.h"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -15,32 +16,43 @@
 namespace salvage {
 namespace {
 
-// What the holder wrote, if it is a number: its process id.
+// "1234 up"; anything else, as in the moment before it is written, names nobody.
 std::string holder(int descriptor) {
-  std::array<char, 24> text{};
-  const ssize_t count = ::pread(descriptor, text.data(), text.size(), 0);
-  std::string id(text.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
-  id.resize(std::min(id.find_first_not_of("0123456789"), id.size()));
-  return id.empty() ? "another process" : "process " + id;
+  std::array<char, 64> buffer{};
+  const ssize_t got = ::pread(descriptor, buffer.data(), buffer.size(), 0);
+  const std::string_view text(buffer.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+  long pid = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pid);
+  if (error != std::errc() || pid <= 0) return "another salvage";
+  std::string command;
+  for (const char letter : text.substr(static_cast<std::size_t>(end - text.data()))) {
+    if (letter >= 'a' && letter <= 'z') command += letter;
+  }
+  return fmt::format("another salvage {} (pid {})", command.empty() ? "process" : command, pid);
+}
+
+ErrorCode code_of_open(int error) {
+  if (error == ENOENT) return ErrorCode::kNotFound;
+  return error == ENOSPC ? ErrorCode::kResourceExhausted : ErrorCode::kPermissionDenied;
 }
 
 }  // namespace
 
-Result<FileLock> FileLock::take(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+Result<FileLock> FileLock::take(const std::filesystem::path& path, const std::string& command) {
+  const int descriptor =
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0600);
   if (descriptor < 0) {
-    const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kPermissionDenied;
-    return fail(code, fmt::format("cannot open {}: {}", path.native(),
-                                  std::generic_category().message(errno)));
+    return fail(code_of_open(errno), fmt::format("cannot write {}: {}", path.native(),
+                                                 std::generic_category().message(errno)));
   }
   FileLock lock(descriptor);
   if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
     return fail(ErrorCode::kUnavailable,
-                fmt::format("{} is in use by {}", path.parent_path().native(), holder(descriptor)));
+                fmt::format("{} uses {}", holder(descriptor), path.parent_path().native()));
   }
-  // Only for the message above: that it could not be written costs nothing else.
-  const std::string id = fmt::format("{}\n", ::getpid());
-  if (::ftruncate(descriptor, 0) == 0) (void)!::pwrite(descriptor, id.data(), id.size(), 0);
+  // Only for the message above: a full disk must not keep us from running.
+  const std::string text = fmt::format("{} {}\n", ::getpid(), command);
+  if (::ftruncate(descriptor, 0) == 0) (void)!::pwrite(descriptor, text.data(), text.size(), 0);
   return lock;
 }
 

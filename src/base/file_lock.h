@@ -5,6 +5,7 @@
 // that names the process which holds it. Thread rule: none shared.
 
 #include <filesystem>
+#include <string>
 
 #include "base/result.h"
 
@@ -12,8 +13,9 @@ namespace salvage {
 
 class FileLock {
  public:
-  // Makes the file if need be; its folder must be there. Never waits.
-  static Result<FileLock> take(const std::filesystem::path& path);
+  // Makes the file if need be; its folder must be there. Never waits. `command`: what this process
+  // is, "up" or "join", for whoever finds the lock taken.
+  static Result<FileLock> take(const std::filesystem::path& path, const std::string& command = {});
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&&) = delete;
   ~FileLock();

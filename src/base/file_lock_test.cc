@@ -28,13 +28,13 @@ class Lock : public ::testing::Test {
 
 TEST_F(Lock, keeps_a_second_holder_away_and_names_the_first) {
   {
-    const auto first = FileLock::take(folder_ / "lock");
+    const auto first = FileLock::take(folder_ / "lock", "up");
     ASSERT_TRUE(first) << first.error().message();
     const auto second = FileLock::take(folder_ / "lock");
     ASSERT_FALSE(second);
     EXPECT_EQ(second.error().code(), ErrorCode::kUnavailable);
-    EXPECT_THAT(second.error().message(),
-                ::testing::HasSubstr("process " + std::to_string(::getpid())));
+    EXPECT_THAT(second.error().message(), ::testing::HasSubstr("another salvage up (pid " +
+                                                               std::to_string(::getpid()) + ")"));
     EXPECT_THAT(second.error().message(), ::testing::HasSubstr(folder_.native()));
   }
   EXPECT_TRUE(FileLock::take(folder_ / "lock"));

@@ -34,4 +34,10 @@ std::string Sha256::hex() {
   return text;
 }
 
+bool is_digest(std::string_view text) {
+  constexpr std::size_t kDigits = 64;
+  return text.size() == kDigits &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 }  // namespace salvage

@@ -28,4 +28,7 @@ class Sha256 {
   std::unique_ptr<evp_md_ctx_st, Free> context_;
 };
 
+// Whether it can be such digits. Asked of every digest and id that came from outside.
+bool is_digest(std::string_view text);
+
 }  // namespace salvage

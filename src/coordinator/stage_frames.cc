@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/sha256.h"
 #include "coordinator/service.h"
 
 namespace salvage::coordinator {
@@ -121,10 +122,10 @@ Result<void> Service::take_fetch(const SessionPtr& session, std::span<const std:
 
 Result<void> Service::take_inventory(const SessionPtr& session, std::span<const std::byte> body) {
   ASSIGN_OR_RETURN(const auto said, wire::decode_control<wire::Inventory>(body));
-  if (!model::is_digest(said.model)) return fail(ErrorCode::kCorrupt, "an inventory of no model");
+  if (!is_digest(said.model)) return fail(ErrorCode::kCorrupt, "an inventory of no model");
   std::set<PieceDigest> pieces;
   for (const std::string& piece : said.pieces) {
-    if (!model::is_digest(piece)) return fail(ErrorCode::kCorrupt, "an inventory of no digests");
+    if (!is_digest(piece)) return fail(ErrorCode::kCorrupt, "an inventory of no digests");
     pieces.insert(PieceDigest{piece});
   }
   auto& models = inventories_[session->node()];

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/sha256.h"
 #include "identity/fingerprint.h"
 
 namespace salvage::discovery {
@@ -17,7 +18,7 @@ constexpr Duration kRefreshInterval = kBeaconInterval;
 
 Result<std::unique_ptr<BeaconListener>> BeaconListener::start(BeaconListenerOptions options,
                                                               const Clock& clock) {
-  if (!identity::is_digest(options.cluster_id)) {
+  if (!is_digest(options.cluster_id)) {
     return fail(ErrorCode::kInvalidArgument, "a cluster id has 64 hex digits");
   }
   ASSIGN_OR_RETURN(auto socket, MulticastSocket::open(options.multicast));

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/sha256.h"
 #include "identity/fingerprint.h"
 
 namespace salvage::gateway {
@@ -83,7 +84,7 @@ Result<std::string> download_line(const DownloadOffer& offer) {
   ASSIGN_OR_RETURN(const std::string pin, public_key_pin(offer.server));
   const bool plain = !offer.places.empty() && offer.places.size() <= kPlacesMax &&
                      std::all_of(offer.places.begin(), offer.places.end(), is_plain) &&
-                     is_plain(offer.join_code) && identity::is_digest(offer.archive_sha256) &&
+                     is_plain(offer.join_code) && is_digest(offer.archive_sha256) &&
                      parse_download_path(to_string(offer.path)).has_value();
   if (!plain) {
     return fail(ErrorCode::kInvalidArgument,

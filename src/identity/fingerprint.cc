@@ -1,8 +1,8 @@
 #include "identity/fingerprint.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include "base/sha256.h"
 
 namespace salvage::identity {
 namespace {
@@ -12,12 +12,6 @@ constexpr std::size_t kShortDigits = 12;
 constexpr std::size_t kGroupDigits = 4;
 
 }  // namespace
-
-bool is_digest(std::string_view text) {
-  return text.size() == kDigestDigits && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
-}
 
 Result<NodeId> parse_node_id(std::string_view text) {
   if (is_digest(text)) return NodeId{std::string(text)};

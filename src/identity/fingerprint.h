@@ -11,8 +11,6 @@
 
 namespace salvage::identity {
 
-bool is_digest(std::string_view text);  // exactly 64 lower-case hex digits
-
 // `invalid_argument`, quoting the text, unless it is a whole node id.
 Result<NodeId> parse_node_id(std::string_view text);
 

@@ -145,12 +145,6 @@ std::string digest_text(std::string_view bytes) {
 
 }  // namespace
 
-bool is_digest(std::string_view text) {
-  constexpr std::size_t kDigits = 64;
-  return text.size() == kDigits &&
-         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
 ModelId CatalogueEntry::id() const {
   Sha256 hash;
   hash.update(skeleton.value + "\n");

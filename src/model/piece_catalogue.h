@@ -43,9 +43,6 @@ struct CatalogueEntry {
   friend bool operator==(const CatalogueEntry&, const CatalogueEntry&) = default;
 };
 
-// 64 lower-case hex digits. Asked of every digest and id that came from outside.
-bool is_digest(std::string_view text);
-
 std::string encode_entry(const CatalogueEntry& entry);
 Result<CatalogueEntry> parse_entry(std::string_view text);
 

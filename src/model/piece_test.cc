@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "base/sha256.h"
 #include "model/piece_catalogue.h"
 #include "model/shard_plan.h"
 #include "model/tiny_model.h"

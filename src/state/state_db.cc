@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_lock.h"
 #include "base/mutex.h"
-#include "state/folder_lock.h"
 #include "state/schema.h"
 #include "state/sqlite.h"
 
@@ -41,7 +41,7 @@ Result<void> check_sizes(const Texts&... texts) {
 
 class SqliteStateDb final : public StateDb {
  public:
-  SqliteStateDb(FolderLock lock, Database database)
+  SqliteStateDb(FileLock lock, Database database)
       : lock_(std::move(lock)), database_(std::move(database)) {}
 
   Result<std::optional<NodeIdentity>> identity() override;
@@ -104,7 +104,7 @@ class SqliteStateDb final : public StateDb {
   }
   Result<std::uint64_t> reserve_locked(Counter counter, std::uint64_t count) REQUIRES(mutex_);
 
-  FolderLock lock_;
+  FileLock lock_;
   Mutex mutex_;
   Database database_ GUARDED_BY(mutex_);
   std::array<Block, kCounterNames.size()> blocks_ GUARDED_BY(mutex_);
@@ -469,7 +469,13 @@ Result<void> configure(Database& database, const StateOptions& options) {
 Result<std::unique_ptr<StateDb>> StateDb::open(const std::filesystem::path& folder,
                                                const StateOptions& options) {
   RETURN_IF_ERROR(make_folder(folder));
-  ASSIGN_OR_RETURN(FolderLock lock, FolderLock::take(folder / "state.lock", options.command));
+  auto lock = FileLock::take(folder / "state.lock", options.command);
+  if (!lock) {
+    const bool taken = lock.error().code() == ErrorCode::kUnavailable;
+    return fail(lock.error().code(),
+                fmt::format("{}; {}give another folder with --data", lock.error().message(),
+                            taken ? "stop it, or " : ""));
+  }
   const std::filesystem::path file = folder / "state.db";
   RETURN_IF_ERROR(make_private_file(file));
   ASSIGN_OR_RETURN(Database database, Database::open(file, "the state in " + folder.native()));
@@ -478,7 +484,7 @@ Result<std::unique_ptr<StateDb>> StateDb::open(const std::filesystem::path& fold
     return fail(std::move(migrated).error().within("the state in " + folder.native()));
   }
   std::unique_ptr<StateDb> state =
-      std::make_unique<SqliteStateDb>(std::move(lock), std::move(database));
+      std::make_unique<SqliteStateDb>(std::move(*lock), std::move(database));
   return state;
 }
 
