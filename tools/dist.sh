@@ -30,6 +30,7 @@ fail() {
 
 # compile SYSROOT LLAMA_ROOT: build/dist/bin/salvage
 compile() {
+  mkdir -p build
   export CCACHE_BASEDIR=$repo_dir CCACHE_NOHASHDIR=1
   # Ninja can't see a change of the C library's stubs; a link takes a second.
   if ! cmp -s "$1/key" build/dist/sysroot.key; then rm -f build/dist/bin/salvage; fi
