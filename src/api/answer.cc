@@ -85,6 +85,10 @@ void AnswerStream::handle(const PromptProgress& progress) {
   if (info_.return_progress && so_far_.live(progress.choice) != nullptr) write_progress(progress);
 }
 
+void AnswerStream::handle(const EchoedPrompt& prompt) {
+  if (so_far_.live(prompt.choice) != nullptr) write_prompt(prompt);
+}
+
 void AnswerStream::handle(const AnswerDelta& delta) {
   ChoiceSoFar* choice = so_far_.live(delta.choice);
   if (choice == nullptr) return;
@@ -117,6 +121,9 @@ void WholeAnswer::take(const AnswerEvent& event) {
     choice->segments.add(*delta, nullptr);
     choice->tokens.insert(choice->tokens.end(), delta->tokens.begin(), delta->tokens.end());
     choice->logprobs.insert(choice->logprobs.end(), delta->logprobs.begin(), delta->logprobs.end());
+  } else if (const auto* prompt = std::get_if<EchoedPrompt>(&event)) {
+    ChoiceSoFar* choice = so_far_.live(prompt->choice);
+    if (choice != nullptr) choice->logprobs = prompt->tokens;
   } else if (const auto* finished = std::get_if<Finished>(&event)) {
     ChoiceSoFar* choice = so_far_.live(finished->choice);
     if (choice == nullptr) return;

@@ -20,7 +20,7 @@ struct ChoiceSoFar {
   explicit ChoiceSoFar(std::string unique) : segments(std::move(unique)) {}
   Segments segments;
   std::vector<TokenId> tokens;
-  std::vector<TokenLogprob> logprobs;  // of a whole answer
+  std::vector<TokenLogprob> logprobs;  // of a whole answer, and of the prompt that it repeats
   std::optional<Finished> finished;
 };
 
@@ -55,6 +55,7 @@ class AnswerStream {
   // Each appends to out_.
   virtual void write_begin(const Accepted& accepted) = 0;
   virtual void write_progress(const PromptProgress& progress) = 0;  // only if asked for
+  virtual void write_prompt(const EchoedPrompt& /*prompt*/) {}      // so too
   virtual void write_delta(const AnswerDelta& delta, ChoiceSoFar& choice) = 0;
   virtual void write_finish(const Finished& finished, ChoiceSoFar& choice) = 0;
   virtual void write_end() = 0;
@@ -68,6 +69,7 @@ class AnswerStream {
   void handle(const Accepted& accepted);
   void handle(const Queued& queued);
   void handle(const PromptProgress& progress);
+  void handle(const EchoedPrompt& prompt);
   void handle(const AnswerDelta& delta);
   void handle(const Finished& finished);
   void handle(const Failed& failed);

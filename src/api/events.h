@@ -1,8 +1,9 @@
 #pragma once
 
 // What happens to a request, in no dialect: the one sequence of events that all answers are written
-// from. Accepted, then Queued and PromptProgress as often as there is news, then AnswerDelta, then
-// one Finished for each choice; or Failed, at any time, once, as the last.
+// from. Accepted, then Queued and PromptProgress as often as there is news, then EchoedPrompt if
+// asked for, then AnswerDelta, then one Finished for each choice; or Failed, at any time, once, as
+// the last.
 //
 // Text comes in whole UTF-8 characters and never holds a stop text. Tool calls come one after
 // another: once a call began, those before it are complete.
@@ -46,6 +47,13 @@ struct TokenLogprob {
   std::string bytes;
   float logprob = 0;
   std::vector<TopLogprob> top;
+  bool has_logprob = true;  // the first token of a text follows on nothing, so it has none
+};
+
+// A prompt's tokens, where it is repeated with logprobs; before the answer's first delta.
+struct EchoedPrompt {
+  std::uint32_t choice = 0;
+  std::vector<TokenLogprob> tokens;
 };
 
 struct Timings {
@@ -102,6 +110,7 @@ struct Failed {
   ApiError error;
 };
 
-using AnswerEvent = std::variant<Accepted, Queued, PromptProgress, AnswerDelta, Finished, Failed>;
+using AnswerEvent =
+    std::variant<Accepted, Queued, PromptProgress, EchoedPrompt, AnswerDelta, Finished, Failed>;
 
 }  // namespace salvage::api

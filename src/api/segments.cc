@@ -7,14 +7,17 @@
 namespace salvage::api {
 
 void Segments::add(const AnswerDelta& delta, SegmentListener* listener) {
+  waiting_.insert(waiting_.end(), delta.logprobs.begin(), delta.logprobs.end());
   if (!delta.reasoning.empty()) {
     grow(open(SegmentKind::kReasoning, listener), delta.reasoning, listener);
   }
   if (!delta.text.empty()) {
     Segment& segment = open(SegmentKind::kText, listener);
-    segment.logprobs.insert(segment.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
+    segment.logprobs.insert(segment.logprobs.end(), waiting_.begin(), waiting_.end());
     grow(segment, delta.text, listener);
   }
+  // Thoughts and calls show none.
+  if (!delta.reasoning.empty() || !delta.text.empty() || !delta.calls.empty()) waiting_.clear();
   for (const ToolCallDelta& call : delta.calls) {
     Segment& segment = open_call(call, listener);
     if (!call.arguments.empty()) grow(segment, call.arguments, listener);

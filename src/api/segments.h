@@ -54,7 +54,8 @@ class Segments {
 
   std::string unique_;
   std::vector<Segment> segments_;
-  bool is_open_ = false;  // the last one
+  std::vector<TokenLogprob> waiting_;  // of tokens whose text is held back
+  bool is_open_ = false;               // the last one
 };
 
 }  // namespace salvage::api

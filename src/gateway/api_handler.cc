@@ -9,6 +9,7 @@
 #include "api/answer.h"
 #include "api/anthropic/messages_answer.h"
 #include "api/llama/text_requests.h"
+#include "api/openai/responses_answer.h"
 #include "api/server_bodies.h"
 #include "base/random.h"
 #include "gateway/prompt_tokens.h"
@@ -45,13 +46,18 @@ struct ApiHandler::Call {
     api::ErrorAnswer answer = api::render_error(error, route.dress, id);
     HttpReply reply{.status = answer.status, .body = std::move(answer.body)};
     reply.headers = std::move(answer.headers);
-    reply.headers.emplace_back("x-request-id", id);
+    put_id(reply);
     return reply;
   }
   HttpReply json(std::string body) const {
     HttpReply reply{.body = std::move(body)};
-    reply.headers.emplace_back("x-request-id", id);
+    put_id(reply);
     return reply;
+  }
+  // Anthropic's clients look for it under another name.
+  void put_id(HttpReply& reply) const {
+    reply.headers.emplace_back("x-request-id", id);
+    if (route.dress == api::Dress::kAnthropic) reply.headers.emplace_back("request-id", id);
   }
 
   const HttpRequest& request;
@@ -131,6 +137,10 @@ HttpReply ApiHandler::dispatch(const Call& call, const api::RouteMatch& match,
       return generate(call, api::Dialect::kLlama, gone);
     case api::Route::kCountTokens:
       return count_tokens(call, api::Dialect::kMessages);
+    case api::Route::kChatInputTokens:
+      return count_tokens(call, api::Dialect::kChat);
+    case api::Route::kResponsesInputTokens:
+      return count_tokens(call, api::Dialect::kResponses);
     case api::Route::kTokenize:
       return tokenize(call);
     case api::Route::kDetokenize:
@@ -217,7 +227,7 @@ HttpReply ApiHandler::generate(const Call& call, api::Dialect dialect, const Sto
   api::AnswerInfo info = info_of(call, *request, *model, *answer);
   HttpReply reply = request->stream ? stream(std::move(info), answer, ticket)
                                     : whole(call, std::move(info), *answer, gone);
-  reply.headers.emplace_back("x-request-id", call.id);
+  call.put_id(reply);
   reply.headers.emplace_back("x-salvage-model", model->name);
   return reply;
 }
@@ -278,7 +288,9 @@ HttpReply ApiHandler::count_tokens(const Call& call, api::Dialect dialect) {
   if (!model) return call.error(model.error());
   const auto answer = GeneratedAnswer::prepare(*request, *model, clock_);
   if (!answer) return call.error(answer.error());
-  return call.json(api::count_tokens_body((*answer)->prompt_tokens()));
+  const std::uint32_t tokens = (*answer)->prompt_tokens();
+  return call.json(dialect == api::Dialect::kMessages ? api::count_tokens_body(tokens)
+                                                      : api::input_tokens_body(tokens));
 }
 
 HttpReply ApiHandler::tokenize(const Call& call) {

@@ -1,10 +1,14 @@
 #include "gateway/generate_answer.h"
 
 #include <chrono>
+#include <functional>
+#include <span>
+#include <string>
 #include <utility>
 #include <variant>
 
 #include "base/bounded_queue.h"
+#include "gateway/prompt_logprobs.h"
 #include "gateway/prompt_tokens.h"
 #include "gateway/sampling_options.h"
 #include "pipeline/pipeline_client.h"
@@ -21,13 +25,17 @@ struct Read {  // of the prompt
   std::uint32_t total;
   std::uint32_t reused;
 };
+struct PromptRow {  // where a prompt is repeated with logprobs: of the token after a position
+  std::uint32_t position;
+  engine::Logprobs next;
+};
 struct Ended {
   pipeline::FinishReason reason;
   pipeline::RequestStats stats;
 };
 struct Event {
   std::uint32_t choice = 0;
-  std::variant<Read, engine::Logprobs, TokenId, Ended, Error> what;
+  std::variant<Read, PromptRow, engine::Logprobs, TokenId, Ended, Error> what;
 };
 // Outlives the answer: the last event may be delivered after the reader has left.
 using EventQueue = std::shared_ptr<BoundedQueue<Event>>;
@@ -49,10 +57,15 @@ struct Choice {
         parser(prompt.make_parser ? prompt.make_parser() : nullptr) {}
   pipeline::TextStream text;
   std::unique_ptr<engine::ChatParser> parser;  // of a chat
+  std::vector<api::TokenLogprob> repeated;     // of the prompt, as far as known
   std::optional<engine::Logprobs> logprobs;    // of the token that comes next
   std::optional<RequestId> request;
   std::uint32_t answer_tokens = 0;
+  std::uint32_t cached_tokens = 0;  // of the prompt
   TimePoint begun;
+  TimePoint first_token;
+  bool has_new_line = false;
+  bool out_of_time = false;
   bool flushed = false;  // what text and parser held back has been told
   bool finished = false;
 };
@@ -110,7 +123,8 @@ class PipelineAnswer final : public GeneratedAnswer {
 
  private:
   std::size_t queue_capacity() const {
-    return std::size_t{choices()} * model_.pipeline->limits().context_per_sequence +
+    const std::size_t events_per_token = wish_.logprobs ? 2 : 1;
+    return events_per_token * choices() * model_.pipeline->limits().context_per_sequence +
            kOtherEventsMax;
   }
 
@@ -136,6 +150,10 @@ class PipelineAnswer final : public GeneratedAnswer {
     }
     request.priority = wish_.priority;
     request.handler = handler_for(index);
+    if (repeats_with_logprobs()) {
+      request.logits_for_prompt = true;
+      request.handler.logits = prompt_rows(index);
+    }
     auto choice = std::make_unique<Choice>(*text.vocabulary, prompt);
     choice->begun = clock_.now();
     ASSIGN_OR_RETURN(choice->request, model_.pipeline->client().generate(std::move(request)));
@@ -160,6 +178,22 @@ class PipelineAnswer final : public GeneratedAnswer {
     return handler;
   }
 
+  bool repeats_with_logprobs() const { return wish_.echo && wish_.logprobs; }
+
+  // The last row of the prompt, which is about the answer, says that all are there.
+  std::function<void(std::uint32_t, std::span<const float>)> prompt_rows(
+      std::uint32_t index) const {
+    return
+        [events = events_, index, tokens = prompt_of(index).tokens,
+         top = wish_.logprobs.value_or(0)](std::uint32_t position, std::span<const float> logits) {
+          if (position >= tokens.size()) return;
+          PromptRow row{.position = position, .next = {}};
+          if (position + 1 < tokens.size())
+            row.next = logprobs_in(logits, tokens[position + 1], top);
+          (void)events->push(Event{index, std::move(row)});
+        };
+  }
+
   std::optional<api::AnswerEvent> take(const Event& event) {
     if (failed_ || event.choice >= live_.size()) return std::nullopt;
     Choice& choice = *live_[event.choice];
@@ -167,11 +201,16 @@ class PipelineAnswer final : public GeneratedAnswer {
     if (const auto* read = std::get_if<Read>(&event.what)) {
       return progress(event.choice, choice, *read);
     }
+    if (const auto* row = std::get_if<PromptRow>(&event.what)) {
+      return repeat(event.choice, choice, *row);
+    }
     if (const auto* report = std::get_if<engine::Logprobs>(&event.what)) {
       choice.logprobs = *report;
       return std::nullopt;
     }
     if (const auto* token = std::get_if<TokenId>(&event.what)) {
+      // What the pipeline computed before it heard that the answer is over is no part of it.
+      if (choice.text.stopped() || choice.out_of_time) return std::nullopt;
       return delta(event.choice, choice, *token);
     }
     if (const auto* ended = std::get_if<Ended>(&event.what)) {
@@ -181,7 +220,22 @@ class PipelineAnswer final : public GeneratedAnswer {
     return api::Failed{api::api_error(std::get<Error>(event.what))};
   }
 
-  api::PromptProgress progress(std::uint32_t index, const Choice& choice, const Read& read) const {
+  std::optional<api::AnswerEvent> repeat(std::uint32_t index, Choice& choice,
+                                         const PromptRow& row) const {
+    const PreparedPrompt& prompt = prompt_of(index);
+    choice.repeated.resize(prompt.tokens.size());
+    if (row.position + 1 < prompt.tokens.size()) {
+      choice.repeated[row.position + 1] = named(row.next);
+      return std::nullopt;
+    }
+    choice.repeated[0] = named({.chosen = {prompt.tokens[0], 0}, .top = {}});
+    choice.repeated[0].has_logprob = false;
+    choice.repeated.erase(choice.repeated.begin(), choice.repeated.begin() + prompt.put_in_front);
+    return api::EchoedPrompt{.choice = index, .tokens = std::exchange(choice.repeated, {})};
+  }
+
+  api::PromptProgress progress(std::uint32_t index, Choice& choice, const Read& read) const {
+    choice.cached_tokens = read.reused;
     const auto time = clock_.now() - choice.begun;
     return {.choice = index,
             .total_tokens = read.total,
@@ -191,7 +245,7 @@ class PipelineAnswer final : public GeneratedAnswer {
   }
 
   api::AnswerEvent delta(std::uint32_t index, Choice& choice, TokenId token) {
-    ++choice.answer_tokens;
+    if (choice.answer_tokens++ == 0) choice.first_token = clock_.now();
     api::AnswerDelta delta{.choice = index};
     const std::string text = choice.text.push(token);
     if (choice.parser) {
@@ -201,9 +255,34 @@ class PipelineAnswer final : public GeneratedAnswer {
     }
     delta.tokens.push_back(token);
     if (choice.logprobs) delta.logprobs.push_back(named(*std::exchange(choice.logprobs, {})));
+    if (wish_.timings_per_token) delta.timings = timings_now(choice, prompt_of(index));
+    choice.has_new_line = choice.has_new_line || text.find('\n') != std::string::npos;
+    choice.out_of_time = is_out_of_time(choice);
     // The end comes as an event of its own, once the pipeline has let go.
-    if (choice.text.stopped()) model_.pipeline->client().cancel(*choice.request);
+    if (choice.text.stopped() || choice.out_of_time) {
+      model_.pipeline->client().cancel(*choice.request);
+    }
     return delta;
+  }
+
+  static double ms_between(TimePoint begin, TimePoint end) {
+    return std::chrono::duration<double, std::milli>(end - begin).count();
+  }
+
+  // As llama.cpp counts it: from the first token on, and never in the middle of the first line.
+  bool is_out_of_time(const Choice& choice) const {
+    return wish_.predict_ms_max && choice.has_new_line &&
+           ms_between(choice.first_token, clock_.now()) >
+               static_cast<double>(*wish_.predict_ms_max);
+  }
+
+  api::Timings timings_now(const Choice& choice, const PreparedPrompt& prompt) const {
+    return {
+        .cached_tokens = choice.cached_tokens,
+        .prompt_tokens = static_cast<std::uint32_t>(prompt.tokens.size()) - choice.cached_tokens,
+        .prompt_ms = ms_between(choice.begun, choice.first_token),
+        .answer_tokens = choice.answer_tokens,
+        .answer_ms = ms_between(choice.first_token, clock_.now())};
   }
 
   static void add(std::vector<engine::ChatDelta> parts, api::AnswerDelta& delta) {
@@ -246,10 +325,13 @@ class PipelineAnswer final : public GeneratedAnswer {
     }
     choice.finished = true;
     api::Finished finished{.choice = index, .reason = stop_reason(ended.reason)};
+    if (choice.out_of_time) finished.reason = api::StopReason::kTimeLimit;
     if (choice.text.stopped()) {
       finished.reason = api::StopReason::kStopText;
       finished.stop_text = choice.text.stop_found();
     }
+    // The token that ended the answer was computed as well, and everybody counts it.
+    if (ended.reason == pipeline::FinishReason::kStop) ++choice.answer_tokens;
     const pipeline::RequestStats& stats = ended.stats;
     finished.usage = {.prompt_tokens = stats.prompt_tokens,
                       .cached_tokens = stats.reused_tokens,

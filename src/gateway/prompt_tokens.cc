@@ -4,6 +4,8 @@
 #include <utility>
 #include <variant>
 
+#include <fmt/format.h>
+
 #include "api/fields.h"
 #include "engine/chat.h"
 
@@ -82,13 +84,41 @@ api::Parsed<engine::AnswerGrammar> plain_grammar(const api::GenerateRequest& req
   return std::move(*grammar);
 }
 
+std::string prompt_text_of(const api::Prompt& prompt, const engine::Vocabulary& vocabulary) {
+  std::string text;
+  for (const api::PromptPart& part : prompt) {
+    if (const auto* given = std::get_if<std::string>(&part)) {
+      text += *given;
+    } else {
+      for (const TokenId id : std::get<std::vector<TokenId>>(part)) {
+        text += vocabulary.piece(id, true);
+      }
+    }
+  }
+  return text;
+}
+
 api::Parsed<PreparedPrompt> prepare_text(const api::Prompt& prompt, const ReadyModel& model) {
   PreparedPrompt prepared;
   ASSIGN_OR_RETURN(prepared.tokens, tokens_of(prompt, true, true, model));
-  for (const api::PromptPart& part : prompt) {
-    if (const auto* text = std::get_if<std::string>(&part)) prepared.text += *text;
-  }
+  ASSIGN_OR_RETURN(const std::vector<TokenId> own, tokens_of(prompt, false, true, model));
+  const bool has_front = prepared.tokens.size() > own.size() &&
+                         std::equal(own.begin(), own.end(), prepared.tokens.begin() + 1);
+  prepared.put_in_front = has_front ? 1 : 0;
+  prepared.text = prompt_text_of(prompt, *model.pipeline->text().vocabulary);
   return prepared;
+}
+
+// Ids are read before it is known whose they are.
+api::Parsed<void> check_prompt_ids(const std::vector<TokenId>& ids,
+                                   const engine::Vocabulary& vocabulary) {
+  const auto other = std::find_if(ids.begin(), ids.end(), [&](TokenId id) {
+    return id < 0 || static_cast<std::uint32_t>(id) >= vocabulary.size();
+  });
+  if (other == ids.end()) return {};
+  return fail(
+      api::invalid_value("prompt", fmt::format("has the token id {}, but this model's are below {}",
+                                               *other, vocabulary.size())));
 }
 
 // Room for the answer, or why there is none.
@@ -116,6 +146,7 @@ api::Parsed<std::vector<TokenId>> tokens_of(const api::Prompt& prompt, bool add_
   std::vector<TokenId> tokens;
   for (const api::PromptPart& part : prompt) {
     if (const auto* ids = std::get_if<std::vector<TokenId>>(&part)) {
+      RETURN_IF_ERROR(check_prompt_ids(*ids, *model.pipeline->text().vocabulary));
       tokens.insert(tokens.end(), ids->begin(), ids->end());
       continue;
     }

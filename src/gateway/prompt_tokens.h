@@ -19,8 +19,9 @@ namespace salvage::gateway {
 
 struct PreparedPrompt {
   std::vector<TokenId> tokens;
-  std::string text;               // what was tokenised, as far as it was text
-  std::vector<std::string> stop;  // the client's, and the template's own
+  std::string text;                // what was tokenised, and what was given as tokens
+  std::uint32_t put_in_front = 0;  // tokens that the tokenizer added before the client's own
+  std::vector<std::string> stop;   // the client's, and the template's own
   std::uint32_t answer_tokens_max = 0;
   engine::AnswerGrammar grammar;
   engine::Thinking thinking;

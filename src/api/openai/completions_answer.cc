@@ -29,6 +29,14 @@ std::size_t character_count(std::string_view bytes) {
   }));
 }
 
+Json top_logprobs(const TokenLogprob& token, const Json& exact) {
+  Json top = Json::object();
+  for (std::size_t k = 0; k < token.top.size(); ++k) {
+    top[token_name(token.top[k].bytes)] = exact["top_logprobs"][k]["logprob"];
+  }
+  return top;
+}
+
 // The older form of logprobs: lists beside each other. `offset` counts the text's characters.
 Json parallel_logprobs(std::span<const TokenLogprob> tokens, std::size_t& offset) {
   Json json{{"tokens", Json::array()},
@@ -37,13 +45,10 @@ Json parallel_logprobs(std::span<const TokenLogprob> tokens, std::size_t& offset
             {"text_offset", Json::array()}};
   const Json exact = openai_logprobs(tokens);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    Json top = Json::object();
-    for (std::size_t k = 0; k < tokens[i].top.size(); ++k) {
-      top[token_name(tokens[i].top[k].bytes)] = exact[i]["top_logprobs"][k]["logprob"];
-    }
+    const bool known = tokens[i].has_logprob;
     json["tokens"].push_back(token_name(tokens[i].bytes));
-    json["token_logprobs"].push_back(exact[i]["logprob"]);
-    json["top_logprobs"].push_back(std::move(top));
+    json["token_logprobs"].push_back(known ? exact[i]["logprob"] : Json(nullptr));
+    json["top_logprobs"].push_back(known ? top_logprobs(tokens[i], exact[i]) : Json(nullptr));
     json["text_offset"].push_back(offset);
     offset += character_count(tokens[i].bytes);
   }
@@ -66,7 +71,9 @@ class CompletionsStream final : public AnswerStream {
     std::size_t offset = 0;
   };
 
+  // With logprobs the prompt comes once they are known.
   void write_begin(const Accepted& /*accepted*/) override {
+    if (info_.has_logprobs) return;
     for (std::uint32_t i = 0; i < so_far_.choices.size(); ++i) {
       const std::string_view prompt = echoed_prompt(info_, i);
       if (!prompt.empty()) out_ += sse_data(frame(i, prompt, nullptr));
@@ -76,6 +83,13 @@ class CompletionsStream final : public AnswerStream {
   void write_progress(const PromptProgress& progress) override {
     Json json = frame(progress.choice, "", nullptr);
     json["prompt_progress"] = progress_json(progress);
+    out_ += sse_data(json);
+  }
+
+  void write_prompt(const EchoedPrompt& prompt) override {
+    waiting_[prompt.choice].logprobs = prompt.tokens;
+    Json json = frame(prompt.choice, echoed_prompt(info_, prompt.choice), nullptr);
+    put_logprobs(json, prompt.choice);
     out_ += sse_data(json);
   }
 

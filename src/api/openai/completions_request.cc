@@ -18,9 +18,6 @@ void refuse_rankings(const Fields& fields, const GenerateRequest& request) {
   std::string suffix;
   fields.text("suffix", suffix, kBodyBytesMax);
   if (!suffix.empty()) fields.unsupported("suffix", "isn't done here: nothing is filled in");
-  if (request.echo && request.logprobs) {
-    fields.unsupported("echo", "isn't done here with logprobs: a prompt's tokens have none");
-  }
 }
 
 }  // namespace

@@ -21,8 +21,7 @@ TEST(CompletionsRequest, logprobs_are_a_number_and_none_are_not_zero) {
 }
 
 TEST(CompletionsRequest, what_is_not_done_is_said) {
-  for (const char* fields :
-       {R"("suffix": "b")", R"("best_of": 2)", R"("echo": true, "logprobs": 1)"}) {
+  for (const char* fields : {R"("suffix": "b")", R"("best_of": 2)"}) {
     EXPECT_EQ(
         refused(Dialect::kCompletions, R"({"prompt": "x", )" + std::string(fields) + "}").kind,
         ErrorKind::kNotSupported)
@@ -30,6 +29,7 @@ TEST(CompletionsRequest, what_is_not_done_is_said) {
   }
   taken(Dialect::kCompletions, R"({"prompt": "x", "suffix": "", "best_of": 1, "echo": true})");
   taken(Dialect::kCompletions, R"({"prompt": "x", "suffix": null, "n": 2, "best_of": 2})");
+  taken(Dialect::kCompletions, R"({"prompt": "x", "echo": true, "logprobs": 1, "max_tokens": 0})");
 }
 
 TEST(CompletionsStream, the_prompt_of_each_answer_comes_first_if_asked_for) {
@@ -74,6 +74,31 @@ TEST(CompletionsStream, logprobs_are_lists_beside_each_other_and_offsets_go_on) 
   const auto second =
       data_of(stream->take(AnswerDelta{.text = "c", .tokens = {3}, .logprobs = {token("c")}}));
   EXPECT_EQ(to_line(second[0]["choices"][0]["logprobs"]["text_offset"]), "[2]");
+}
+
+// As those who measure a text ask for it: no answer, but how likely the text was.
+TEST(CompletionsStream, a_prompt_is_repeated_with_its_logprobs_the_first_of_which_is_not_known) {
+  AnswerInfo info = test_info(Dialect::kCompletions);
+  info.has_logprobs = true;
+  info.echo = true;
+  info.prompts = {"天b"};
+  const EchoedPrompt prompt{
+      .tokens = {{.id = 1, .bytes = "天", .has_logprob = false},
+                 {.id = 2, .bytes = "b", .logprob = -2, .top = {{3, "c", -0.5}}}}};
+  const char* const kLogprobs =
+      R"({"tokens":["天","b"],"token_logprobs":[null,-2.0],"top_logprobs":[null,{"c":-0.5}],)"
+      R"("text_offset":[0,1]})";
+  const Json json = whole(info, {prompt, finished(StopReason::kTokenLimit)});
+  EXPECT_EQ(json["choices"][0]["text"], "天b");
+  EXPECT_EQ(to_line(json["choices"][0]["logprobs"]), kLogprobs);
+  const AnswerDelta answer{
+      .text = "d", .tokens = {4}, .logprobs = {{.id = 4, .bytes = "d", .logprob = -1}}};
+  const auto data =
+      data_of(streamed(info, {Accepted{2}, prompt, answer, finished(StopReason::kTokenLimit)}));
+  ASSERT_EQ(data.size(), 3U);
+  EXPECT_EQ(data[0]["choices"][0]["text"], "天b");
+  EXPECT_EQ(to_line(data[0]["choices"][0]["logprobs"]), kLogprobs);
+  EXPECT_EQ(to_line(data[1]["choices"][0]["logprobs"]["text_offset"]), "[2]");
 }
 
 TEST(CompletionsStream, silence_is_not_a_chunk) {

@@ -118,6 +118,12 @@ Json incomplete_reason(StopReason reason) {
   return json;
 }
 
+std::string_view response_error_code(ErrorKind kind) {
+  const ErrorFacts& facts = facts_of(kind);
+  if (facts.status == 429) return "rate_limit_exceeded";
+  return facts.status < 500 ? "invalid_prompt" : "server_error";
+}
+
 Json response_json(const AnswerInfo& info, const AnswerSoFar* so_far) {
   const Finished* finished = nullptr;
   if (so_far != nullptr && so_far->choices[0].finished) finished = &*so_far->choices[0].finished;

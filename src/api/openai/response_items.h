@@ -4,6 +4,7 @@
 // api/answer.h.
 
 #include <string>
+#include <string_view>
 
 #include "api/answer.h"
 
@@ -26,5 +27,7 @@ Json part_json(const Segment& segment, ItemStatus status);
 Json response_json(const AnswerInfo& info, const AnswerSoFar* so_far);
 // Why a response that ended isn't completed; null if it is.
 Json incomplete_reason(StopReason reason);
+// The code of a failed response: clients with strict types know only OpenAI's own few.
+std::string_view response_error_code(ErrorKind kind);
 
 }  // namespace salvage::api

@@ -1,5 +1,6 @@
 #include "api/openai/responses_answer.h"
 
+#include <span>
 #include <utility>
 
 #include "api/openai/response_items.h"
@@ -28,7 +29,6 @@ class ResponsesStream final : public AnswerStream, private SegmentListener {
   }
 
   void write_delta(const AnswerDelta& delta, ChoiceSoFar& choice) override {
-    logprobs_ = openai_logprobs(delta.logprobs);
     choice.segments.add(delta, this);
   }
 
@@ -46,11 +46,12 @@ class ResponsesStream final : public AnswerStream, private SegmentListener {
   void write_failure(const ApiError& error) override {
     Json response = response_json(info_, nullptr);
     response["status"] = "failed";
-    response["error"] = {{"code", facts_of(error.kind).code}, {"message", error.message}};
+    response["error"] = {{"code", response_error_code(error.kind)}, {"message", error.message}};
     write_state("response.failed", std::move(response));
   }
 
   void begin(std::size_t index, const Segment& segment) override {
+    logprobs_written_ = 0;
     Json fields{{"output_index", index}};
     fields["item"] = item_json(info_, index, segment, ItemStatus::kInProgress);
     write("response.output_item.added", fields);
@@ -72,7 +73,9 @@ class ResponsesStream final : public AnswerStream, private SegmentListener {
     if (segment.kind == SegmentKind::kReasoning) {
       return write("response.reasoning_text.delta", fields);
     }
-    fields["logprobs"] = std::exchange(logprobs_, Json::array());
+    const std::span<const TokenLogprob> known(segment.logprobs);
+    fields["logprobs"] = openai_logprobs(known.subspan(logprobs_written_));
+    logprobs_written_ = known.size();
     write("response.output_text.delta", fields);
   }
 
@@ -136,7 +139,7 @@ class ResponsesStream final : public AnswerStream, private SegmentListener {
   }
 
   std::uint64_t sequence_number_ = 0;
-  Json logprobs_ = Json::array();  // of the delta that is being written
+  std::size_t logprobs_written_ = 0;  // of the segment that grows
   ItemStatus last_status_ = ItemStatus::kCompleted;
 };
 

@@ -3,6 +3,7 @@
 
 #include "api/openai/responses_answer.h"
 
+#include "api/openai/response_items.h"
 #include "api/test_answer.h"
 
 namespace salvage::api {
@@ -95,7 +96,11 @@ TEST(ResponsesStream, a_failure_is_a_failed_response) {
                                       Failed{{.kind = ErrorKind::kNodeLost, .message = "gone"}}}));
   EXPECT_EQ(data.back()["type"], "response.failed");
   EXPECT_EQ(data.back()["response"]["status"], "failed");
-  EXPECT_EQ(to_line(data.back()["response"]["error"]), R"({"code":"node_lost","message":"gone"})");
+  EXPECT_EQ(to_line(data.back()["response"]["error"]),
+            R"({"code":"server_error","message":"gone"})")
+      << "a code that the official clients know";
+  EXPECT_EQ(response_error_code(ErrorKind::kQueueFull), "rate_limit_exceeded");
+  EXPECT_EQ(response_error_code(ErrorKind::kContextLengthExceeded), "invalid_prompt");
 }
 
 TEST(ResponsesStream, logprobs_stand_with_the_text) {
@@ -108,6 +113,24 @@ TEST(ResponsesStream, logprobs_stand_with_the_text) {
   ASSERT_EQ(data[4]["type"], "response.output_text.delta");
   EXPECT_EQ(data[4]["logprobs"].size(), 1U);
   EXPECT_EQ(data.back()["response"]["output"][0]["content"][0]["logprobs"].size(), 1U);
+}
+
+TEST(ResponsesStream, logprobs_of_text_that_is_held_back_come_with_it) {
+  AnswerInfo info = test_info(Dialect::kResponses);
+  info.has_logprobs = true;
+  const auto token = [](TokenId id) { return TokenLogprob{.id = id, .bytes = "a", .logprob = -1}; };
+  const std::vector<AnswerEvent> events = {Accepted{10},
+                                           AnswerDelta{.reasoning = "hm", .logprobs = {token(1)}},
+                                           AnswerDelta{.logprobs = {token(2)}},
+                                           AnswerDelta{.text = "aa", .logprobs = {token(3)}},
+                                           AnswerDelta{.text = "a", .logprobs = {token(4)}},
+                                           finished(StopReason::kEndToken)};
+  std::vector<std::size_t> counts;
+  for (const Json& json : data_of(streamed(info, events))) {
+    if (json["type"] == "response.output_text.delta") counts.push_back(json["logprobs"].size());
+  }
+  EXPECT_EQ(counts, (std::vector<std::size_t>{2, 1})) << "a thought's are nobody's";
+  EXPECT_EQ(whole(info, events)["output"][1]["content"][0]["logprobs"].size(), 3U);
 }
 
 TEST(ResponsesWhole, repeats_what_it_was_asked) {
