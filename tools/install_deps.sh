@@ -36,10 +36,11 @@ missing_packages() {
   fi
   # The official clients of tests/clients/ need it.
   if [ "$1" = test ] && ! command -v node >/dev/null; then echo nodejs; fi
-  # npm brings the source of llama.cpp, once, and those clients; Debian's is large, so not without need.
+  # npm brings the source of llama.cpp and what makes the page, once, and those clients; Debian's is large,
+  # so not without need. Who has a tree of llama.cpp does without it, and without the page.
   if ! command -v npm >/dev/null; then
-    if [ "$1" = test ] ||
-      { [ -z "${SALVAGE_LLAMA_CPP_DIR:-}" ] && ! "$repo_dir/tools/llama.sh" have; }; then
+    if [ "$1" = test ] || { [ -z "${SALVAGE_LLAMA_CPP_DIR:-}" ] &&
+      ! { "$repo_dir/tools/llama.sh" have && "$repo_dir/tools/page.sh" have; }; }; then
       echo npm
     fi
   fi

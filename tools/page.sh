@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # The chat page of web/: made, put into C++, tested. docs/decisions/0013-page.md tells why so.
 #
-#   tools/page.sh build OUT.cc             what the build compiles in; without Node.js, a file that says so
+#   tools/page.sh build OUT.cc             what the build compiles in; where it can't be made, a file that
+#                                          says why
+#   tools/page.sh have                     was it made of these sources already? (exit code)
 #   tools/page.sh licenses FOLDER          copies those of what is in the page
 #   tools/page.sh test                     the tests of its parts
 #   tools/page.sh browser SALVAGE MODEL... it in a real browser, against a real program
 #
 # Packages are fetched with npm once and kept in the cache folder, as is the page that was made of the
-# same sources. web/ itself is only read.
+# same sources, and a Node.js (third_party/node.pin) where the machine's own is too old. web/ itself is
+# only read.
 #
 # Environment: SALVAGE_CACHE (cache folder).
 set -euo pipefail
@@ -18,7 +21,10 @@ web_dir=$repo_dir/web
 # Of the packages, those whose code gets into the page.
 inside=(svelte marked clsx esm-env)
 page_dir=$cache_dir/page
+node_pin=$repo_dir/third_party/node.pin
 made_max=8
+# npm goes with the machine's own Node.js, whichever makes the page.
+own_path=$PATH
 
 # sources: what the page is made of, as paths within web/.
 sources() {
@@ -28,17 +34,49 @@ sources() {
 # hash_of FILE...: of names and contents, in web/.
 hash_of() { (cd "$web_dir" && sha256sum -- "$@" | sha256sum | cut -c 1-16); }
 
-# node_fits: is there a Node.js that vite takes, with its npm? Else prints what is there instead.
-node_fits() {
-  local version
-  version=$(node --version 2>/dev/null) || version=
-  if [ -z "$version" ] || ! command -v npm >/dev/null; then
-    echo "there was no Node.js with npm on the machine that built it"
-    return 1
-  fi
+with_npm() { PATH=$own_path npm "$@"; }
+
+# fits: is there a Node.js that vite takes?
+fits() {
   node -e 'const [a, b] = process.versions.node.split(".").map(Number);
-           process.exit((a === 20 && b >= 19) || (a === 22 && b >= 12) || a > 22 ? 0 : 1)' && return 0
-  echo "the machine that built it had Node.js $version"
+           process.exit((a === 20 && b >= 19) || (a === 22 && b >= 12) || a > 22 ? 0 : 1)' 2>/dev/null
+}
+
+# fetch_node FOLDER: the pinned one, its program alone.
+fetch_node() {
+  local machine package scratch wanted
+  machine=$(uname -m)
+  package=$(pin "$node_pin" "${machine}_package")
+  if [ -z "$package" ] || ! command -v npm >/dev/null; then return 1; fi
+  need_disk "$page_dir" 400 "Node.js"
+  say "page: fetching Node.js $(pin "$node_pin" version) with npm (50 MiB)"
+  scratch=$(mktemp -d "$page_dir/node.XXXXXX")
+  (cd "$scratch" && with_npm pack --silent --ignore-scripts "$package") >"$page_dir/npm.log" 2>&1 ||
+    { rm -rf "$scratch"; return 1; }
+  wanted=$(pin "$node_pin" "${machine}_integrity" | sed 's/^sha512-//' | base64 -d | od -An -v -tx1 | tr -d ' \n')
+  if [ "$(sha512sum "$scratch"/*.tgz | cut -d ' ' -f 1)" != "$wanted" ]; then
+    rm -rf "$scratch"
+    die "the downloaded $package doesn't have the pinned hash, so it wasn't used; check what stands" \
+      "between this machine and its npm registry (proxy, mirror) and run this again."
+  fi
+  tar -xzf "$scratch"/*.tgz -C "$scratch" package/bin/node
+  mkdir -p "$1"
+  mv -f "$scratch/package/bin/node" "$1/node"
+  rm -rf "$scratch"
+}
+
+# use_node: from here on `node` is one that fits. If there is none: 1, and in `why` what there is.
+why=
+use_node() {
+  local version folder
+  fits && return 0
+  version=$(node --version 2>/dev/null) || version=
+  folder=$page_dir/node-$(pin "$node_pin" version)
+  if [ -x "$folder/node" ] || fetch_node "$folder"; then
+    export PATH="$folder:$PATH"
+    fits && return 0
+  fi
+  why="the machine that built it had ${version:+Node.js }${version:-no Node.js}, and npm brought no newer one"
   return 1
 }
 
@@ -50,10 +88,11 @@ packages() {
   if [ ! -f "$dir/complete" ]; then
     say "page: fetching its packages with npm"
     rm -rf "$dir"
-    mkdir -p "$dir"
-    cp "$web_dir"/package.json "$web_dir"/package-lock.json "$web_dir"/.npmrc "$dir/"
-    (cd "$dir" && npm ci "${options[@]}") >"$page_dir/npm.log" 2>&1 || return 1
-    touch "$dir/complete"
+    # Called in conditions, where the shell doesn't stop by itself.
+    mkdir -p "$dir" &&
+      cp "$web_dir"/package.json "$web_dir"/package-lock.json "$web_dir"/.npmrc "$dir/" &&
+      (cd "$dir" && with_npm ci "${options[@]}") >"$page_dir/npm.log" 2>&1 &&
+      touch "$dir/complete" || return 1
   fi
   echo "$dir"
 }
@@ -70,17 +109,17 @@ stage() {
   echo "$dir"
 }
 
-# make_page FILE: the page as C++; or returns 1 and prints why it can't be made here.
+# make_page FILE: the page as C++. If it can't be made here: 1, and in `why` the reason.
 make_page() {
   local dir packages
-  node_fits || return 1
+  use_node || return 1
   if ! packages=$(packages build); then
     tail -n 5 "$page_dir/npm.log" >&2
-    echo "npm could not fetch its packages on the machine that built it"
+    why="npm could not fetch its packages on the machine that built it"
     return 1
   fi
   if ! (cd "$packages" && node -e 'import("vite").catch(() => process.exit(1))') 2>/dev/null; then
-    echo "vite doesn't run on the machine that built it"
+    why="vite doesn't run on the machine that built it"
     return 1
   fi
   dir=$(stage "$packages")
@@ -113,18 +152,20 @@ const Page& built_in_page() {
 END
 }
 
+# made_file: where the page made of these sources is, or would be.
+made_file() {
+  local files
+  mapfile -t files < <(sources)
+  echo "$page_dir/made-$(hash_of "${files[@]}").cc"
+}
+
 # build OUT: an output that stays the same isn't touched, so that nothing is compiled anew.
 build() {
-  local made why files
-  mapfile -t files < <(sources)
+  local made
   make_cache_dir "$page_dir"
   take_lock page
-  made=$page_dir/made-$(hash_of "${files[@]}").cc
-  if [ ! -f "$made" ]; then
-    # Not in the condition itself: a fault in web/ must end the script.
-    why=$(make_page "$made") || [ -n "$why" ] || exit 1
-  fi
-  if [ ! -f "$made" ]; then
+  made=$(made_file)
+  if [ ! -f "$made" ] && ! make_page "$made"; then
     made=$page_dir/none.cc
     without_page "$why" >"$made"
     say "note: salvage is built without its chat page: $why; install Node.js 20.19 or newer" \
@@ -141,7 +182,7 @@ build() {
 # licenses FOLDER: none without a page.
 licenses() {
   local packages name file
-  if ! node_fits >/dev/null || ! packages=$(packages build); then return 0; fi
+  if ! use_node || ! packages=$(packages build); then return 0; fi
   for name in "${inside[@]}"; do
     file=$(find "$packages/node_modules/$name" -maxdepth 1 -iname 'licen[cs]e*' | head -n 1)
     [ -n "$file" ] || die "the licence of $name isn't in its package; what is handed on needs its licences."
@@ -151,10 +192,11 @@ licenses() {
 
 # staged_for_tests: prints a fresh copy of web/ with all packages.
 staged_for_tests() {
-  local why packages
+  local packages
   make_cache_dir "$page_dir"
-  why=$(node_fits) || die "the page can't be tested: ${why/ that built it/}; install Node.js 20.19 or newer."
-  if ! packages=$(packages test); then
+  use_node || die "the page can't be tested: ${why/ that built it/}; install Node.js 20.19 or newer with npm."
+  # The lock is held no longer than it takes to fetch them.
+  if ! packages=$(take_lock page && packages test); then
     tail -n 5 "$page_dir/npm.log" >&2
     die "npm could not fetch the packages that test the page; check the network and run this again."
   fi
@@ -184,6 +226,7 @@ usage() {
 
 case "${1:-}" in
   build) build "${2:?usage: tools/page.sh build OUT.cc}" ;;
+  have) [ -f "$(made_file)" ] ;;
   licenses) licenses "${2:?usage: tools/page.sh licenses FOLDER}" ;;
   test) run_tests ;;
   browser)

@@ -76,6 +76,26 @@ printf '#!/bin/sh\necho forged >"forged.tgz"\n' >"$scratch/bin/npm"
 fails "doesn't have the pinned hash" env PATH="$offline" SALVAGE_CACHE="$scratch/c" tools/llama.sh fetch
 [ ! -e "$package" ] || die "test: the forged package is still in the cache"
 
+# The page: without Node.js and without npm's registry the build goes on, and says what is missing.
+printf '#!/bin/sh\n[ "$1" = --version ] && echo v18.20.4 && exit\nexit 1\n' >"$scratch/bin/node"
+chmod +x "$scratch/bin/node"
+printf '#!/bin/sh\necho "no network" >&2\nexit 1\n' >"$scratch/bin/npm"
+without_page() {
+  env PATH="$offline" SALVAGE_CACHE="$scratch/p" tools/page.sh build "$scratch/page.cc" 2>&1 | tail -n 1
+  head -n 1 "$scratch/page.cc"
+}
+gives "// no page: the machine that built it had Node.js v18.20.4, and npm brought no newer one" without_page
+touch -d @0 "$scratch/page.cc"
+without_page >/dev/null
+[ "$(stat -c %Y "$scratch/page.cc")" -eq 0 ] || die "test: a page that stays the same was written again"
+fails "the page can't be tested: .*v18.20.4.*install Node.js" \
+  env PATH="$offline" SALVAGE_CACHE="$scratch/p" tools/page.sh test
+rm "$scratch/bin/node"
+fails "doesn't have the pinned hash" env SALVAGE_CACHE="$scratch/p" PATH="$offline" bash -c '
+  printf "#!/bin/sh\\nexit 1\\n" >"$0/node"; chmod +x "$0/node"
+  printf "#!/bin/sh\\necho forged >forged.tgz\\n" >"$0/npm"; exec tools/page.sh build "$0/../page.cc"' "$scratch/bin"
+rm "$scratch/bin/node"
+
 # Models: an address that gives another file, none, or the right one.
 fails "NAME is one of smollm2 qwen gemma" tools/model.sh nosuch
 fails "isn't the pinned" env SALVAGE_CACHE="$scratch/d" \

@@ -87,6 +87,28 @@ const frames = (...frames) =>
   frames.map((one) => `data: ${typeof one === 'string' ? one : JSON.stringify(one)}\n\n`).join('');
 const delta = (content) => ({ choices: [{ index: 0, delta: { content }, finish_reason: null }] });
 
+test('what is served at "/" depends on who asks, and is sent once', async () => {
+  const get = (path, headers, method = 'GET') => fetch(new URL(path, first.url), { headers, method });
+  const html = { Accept: 'text/html,*/*;q=0.8' };
+  assert.match(await (await get('/', { Accept: '*/*' })).text(), /GET \/v1\/models/);
+  assert.equal((await (await get('/', { Accept: 'application/json' })).json()).api, '/v1');
+  const whole = await get('/', html);
+  const page = await whole.text();
+  const tag = whole.headers.get('etag');
+  assert.equal((await get('/', { ...html, 'If-None-Match': tag })).status, 304);
+  const head = await get('/', { ...html, 'Accept-Encoding': 'identity' }, 'HEAD');
+  assert.equal(Number(head.headers.get('content-length')), Buffer.byteLength(page));
+  assert.equal(await head.text(), '');
+  const script = /src="\.\/(assets\/[^"]+\.js)"/.exec(page)[1];
+  const packed = await get(script, { 'Accept-Encoding': 'gzip' });
+  assert.equal(packed.headers.get('content-encoding'), 'gzip');
+  const plain = await get(script, { 'Accept-Encoding': 'identity' });
+  assert.equal(plain.headers.get('content-encoding'), null);
+  assert.equal(await packed.text(), await plain.text());
+  assert.match(plain.headers.get('cache-control'), /immutable/);
+  assert.equal((await get('/assets/no.js', html)).status, 404);
+});
+
 test('a question in English: the answer comes piece by piece, and stays over a reload', async () => {
   const page = await browse();
   await page.getByRole('heading', { level: 1 }).getByText(/smollm2/i).waitFor();
@@ -111,6 +133,11 @@ test('a question in English: the answer comes piece by piece, and stays over a r
   assert.equal(await answers(page).count(), 0);
   await page.getByRole('button', { name: 'Write three sentences' }).first().click();
   assert.equal(await answered(page), text);
+  await page.getByRole('button', { name: /^Delete the chat/ }).click();
+  await page.getByRole('button', { name: /^Really delete the chat/ }).click();
+  assert.equal(await answers(page).count(), 0);
+  await page.reload();
+  await page.getByText('Kept in this browser only.').waitFor();
 });
 
 test('a question in Chinese, on a browser that speaks it', async () => {
@@ -189,7 +216,7 @@ test('light and dark: as the system says, until somebody chooses', async () => {
 });
 
 test('a phone of 320 pixels: everything is reachable, nothing is wider than the screen', async () => {
-  const page = await browse({ viewport: { width: 320, height: 568 }, hasTouch: true, isMobile: true });
+  const page = await browse({ viewport: { width: 320, height: 568 }, hasTouch: true, isMobile: true, reducedMotion: 'reduce' });
   const width = () => page.evaluate(() => document.documentElement.scrollWidth);
   await answerWith(page, frames(delta(`| a | b |\n|---|---|\n| ${'x'.repeat(200)} | 2 |\n\n\`\`\`\n${'y'.repeat(300)}\n\`\`\`\n\n${'z'.repeat(300)}`), '[DONE]'));
   await question(page).fill('w'.repeat(200));

@@ -10,12 +10,17 @@ import { chooseLanguage, words } from './words.js';
 
 const SAVE_EVERY_MS = 1000;
 const MODELS_EVERY_MS = 10000;
+// Fast answers bring more pieces than a screen shows; each costs a look at the whole text.
+const SHOW_EVERY_MS = 50;
 
 export class PageState {
   #local = storageOf('localStorage');
   #session = storageOf('sessionStorage');
   #stop = null; // AbortController of the answer under way
   #savedAt = 0;
+  #heard = { text: '', reasoning: '' }; // of the answer under way, not shown yet
+  #showTimer = null;
+  #newest = null; // the status, as known
 
   language = $state('en');
   theme = $state(''); // empty: as the system says
@@ -27,7 +32,7 @@ export class PageState {
   chosenModel = $state('');
   chats = $state.raw([]);
   chat = $state(newChat(Date.now()));
-  status = $state.raw(null); // of the answer under way
+  status = $state.raw(null); // of the answer under way, as shown
   cluster = $state.raw(null); // the body of v1/cluster; null: not known, or not told by this server
   clusterIsOld = $state(false);
   storageTrouble = $state(''); // 'dropped' | 'failed'
@@ -40,7 +45,7 @@ export class PageState {
     this.chosenModel = readSetting(this.#local, 'model');
     this.chats = readChats(this.#local);
     const last = readSetting(this.#session, 'chat') || this.chats[0]?.id;
-    this.#show(this.chats.find((chat) => chat.id === last));
+    this.#open(this.chats.find((chat) => chat.id === last));
   }
 
   say = (key, values) => words(this.language, key, values);
@@ -133,28 +138,28 @@ export class PageState {
 
   // ---- conversations ----
 
-  #show(chat) {
+  #open(chat) {
     this.chat = chat ? structuredClone(chat) : newChat(Date.now());
     writeSetting(this.#session, 'chat', this.chat.id);
   }
 
   startChat() {
     if (this.isBusy) this.stop();
-    if (this.chat.messages.length > 0) this.#show(null);
+    if (this.chat.messages.length > 0) this.#open(null);
   }
 
   openChat(id) {
     if (id === this.chat.id) return;
     if (this.isBusy) this.stop();
     this.chats = readChats(this.#local);
-    this.#show(this.chats.find((chat) => chat.id === id));
+    this.#open(this.chats.find((chat) => chat.id === id));
   }
 
   deleteChat(id) {
     if (id === this.chat.id && this.isBusy) this.stop();
     deleteChat(this.#local, id);
     this.chats = readChats(this.#local);
-    if (id === this.chat.id) this.#show(this.chats[0]);
+    if (id === this.chat.id) this.#open(this.chats[0]);
   }
 
   /** Another page of this browser has changed the conversations. */
@@ -213,21 +218,36 @@ export class PageState {
       if (phase === 'stopped') answer.stopped = true;
       else this.#fail(answer, error);
     }
-    answer.status = ended(this.status, phase, Date.now());
+    this.#show(answer, chat);
+    answer.status = ended(this.#newest, phase, Date.now());
     this.status = null;
     this.#stop = null;
     this.#touch(chat);
   }
 
   #add(answer, event, chat) {
-    this.#take(withEvent(this.status, event, Date.now()));
-    if (event.kind === 'text') answer.text += event.text;
-    if (event.kind === 'reasoning') answer.reasoning += event.text;
+    if (event.kind === 'text' || event.kind === 'reasoning') {
+      this.#heard[event.kind] += event.text;
+      this.#newest = withEvent(this.#newest, event, Date.now());
+      this.#showTimer ??= setTimeout(() => this.#show(answer, chat), SHOW_EVERY_MS);
+      return;
+    }
     if (event.kind === 'finish' && event.reason === 'length') answer.limited = true;
+    this.#take(withEvent(this.#newest, event, Date.now()));
+  }
+
+  #show(answer, chat) {
+    clearTimeout(this.#showTimer);
+    this.#showTimer = null;
+    answer.text += this.#heard.text;
+    answer.reasoning += this.#heard.reasoning;
+    this.#heard = { text: '', reasoning: '' };
+    this.#take(this.#newest);
     if (Date.now() - this.#savedAt > SAVE_EVERY_MS) this.#touch(chat);
   }
 
   #take(status) {
+    this.#newest = status;
     this.status = status;
     this.now = Date.now();
   }
