@@ -53,7 +53,8 @@ fetch_node() {
   scratch=$(mktemp -d "$page_dir/node.XXXXXX")
   (cd "$scratch" && with_npm pack --silent --ignore-scripts "$package") >"$page_dir/npm.log" 2>&1 ||
     { rm -rf "$scratch"; return 1; }
-  wanted=$(pin "$node_pin" "${machine}_integrity" | sed 's/^sha512-//' | base64 -d | od -An -v -tx1 | tr -d ' \n')
+  wanted=$(pin "$node_pin" "${machine}_integrity" | sed 's/^sha512-//')
+  wanted=$(base64 -d <<<"$wanted" | od -An -v -tx1 | tr -d ' \n')
   if [ "$(sha512sum "$scratch"/*.tgz | cut -d ' ' -f 1)" != "$wanted" ]; then
     rm -rf "$scratch"
     die "the downloaded $package doesn't have the pinned hash, so it wasn't used; check what stands" \

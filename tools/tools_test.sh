@@ -90,10 +90,9 @@ without_page >/dev/null
 [ "$(stat -c %Y "$scratch/page.cc")" -eq 0 ] || die "test: a page that stays the same was written again"
 fails "the page can't be tested: .*v18.20.4.*install Node.js" \
   env PATH="$offline" SALVAGE_CACHE="$scratch/p" tools/page.sh test
-rm "$scratch/bin/node"
-fails "doesn't have the pinned hash" env SALVAGE_CACHE="$scratch/p" PATH="$offline" bash -c '
-  printf "#!/bin/sh\\nexit 1\\n" >"$0/node"; chmod +x "$0/node"
-  printf "#!/bin/sh\\necho forged >forged.tgz\\n" >"$0/npm"; exec tools/page.sh build "$0/../page.cc"' "$scratch/bin"
+printf '#!/bin/sh\necho forged >forged.tgz\n' >"$scratch/bin/npm"
+fails "doesn't have the pinned hash" \
+  env PATH="$offline" SALVAGE_CACHE="$scratch/p" tools/page.sh build "$scratch/page.cc"
 rm "$scratch/bin/node"
 
 # Models: an address that gives another file, none, or the right one.
