@@ -56,10 +56,18 @@ function modelOf(json) {
 /** @param {object} json the body of v1/cluster @param {string} modelName the model that is shown */
 export function clusterView(json, modelName) {
   const models = (json.models ?? []).map(modelOf).filter((model) => model.stages.length > 0);
+  const model = models.find((one) => one.name === modelName) ?? models[0] ?? null;
+  const machines = (json.machines ?? []).map(machineOf);
+  // In the order in which a token passes them; who has no part of it comes last.
+  const placeOf = (machine) => {
+    const place = model?.stages.findIndex((stage) => stage.machine === machine.name) ?? -1;
+    return place < 0 ? Infinity : place;
+  };
+  const byPlace = (a, b) => (placeOf(a) === placeOf(b) ? 0 : placeOf(a) - placeOf(b));
   return {
     name: String(json.name ?? ''),
-    machines: (json.machines ?? []).map(machineOf).filter((one) => one.state !== 'left' && one.state !== 'removed'),
-    model: models.find((model) => model.name === modelName) ?? models[0] ?? null,
+    machines: machines.filter((one) => one.state !== 'left' && one.state !== 'removed').sort(byPlace),
+    model,
   };
 }
 

@@ -6,6 +6,8 @@ const BODY = {
   object: 'cluster',
   name: 'attic',
   machines: [
+    { name: 'spare', state: 'offline', layers: [] },
+    { name: 'pi', state: 'lost', coordinator: false, layers: [] },
     {
       name: 'desk',
       state: 'online',
@@ -16,7 +18,6 @@ const BODY = {
       busy: 0.5,
       layers: [{ model: 'm', stage: 0, layers: [0, 6] }],
     },
-    { name: 'pi', state: 'lost', coordinator: false, layers: [] },
     { name: 'gone', state: 'removed', layers: [] },
   ],
   models: [
@@ -35,11 +36,12 @@ const BODY = {
   ],
 };
 
-test('what is shown of a cluster', () => {
+test('what is shown of a cluster, its machines in the order of their layers', () => {
   const view = clusterView(BODY, 'm');
   expect(view.machines.map((one) => [one.name, one.state, one.usedShare, one.busy])).toEqual([
     ['desk', 'online', 0.25, 0.5],
     ['pi', 'lost', null, null],
+    ['spare', 'offline', null, null],
   ]);
   expect(view.machines[0].parts).toEqual([{ model: 'm', begin: 0, end: 6 }]);
   expect([view.model.running, view.model.queued]).toEqual([3, 2]);

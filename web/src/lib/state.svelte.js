@@ -21,6 +21,7 @@ export class PageState {
   #heard = { text: '', reasoning: '' }; // of the answer under way, not shown yet
   #showTimer = null;
   #newest = null; // the status, as known
+  #declined = false; // the question for a key was closed without one
 
   language = $state('en');
   theme = $state(''); // empty: as the system says
@@ -70,6 +71,7 @@ export class PageState {
   setKey(key, isKept) {
     this.key = key;
     this.keyAsked = '';
+    this.#declined = false;
     writeSetting(this.#session, 'key', key);
     writeSetting(this.#local, 'key', isKept ? key : '');
     this.refreshModels();
@@ -79,9 +81,15 @@ export class PageState {
     return readSetting(this.#local, 'key') !== '';
   }
 
-  /** Opens the question for a key if that is what a fault is about. */
-  noteFault(fault) {
-    if (fault.asksForKey) this.keyAsked = fault.code;
+  declineKey() {
+    if (!this.keyAsked) return; // it was closed with one
+    this.keyAsked = '';
+    this.#declined = true;
+  }
+
+  /** Whether asking again makes no sense before there is another key. */
+  get isLocked() {
+    return this.keyAsked !== '' || Boolean(this.modelsFault?.asksForKey);
   }
 
   // ---- models ----
@@ -103,14 +111,14 @@ export class PageState {
       this.modelsFault = null;
     } catch (fault) {
       this.modelsFault = fault;
-      if (!this.keyAsked) this.noteFault(fault);
+      if (fault.asksForKey && !this.#declined) this.keyAsked = fault.code;
     }
   }
 
   /** Looks for models while the page is seen; returns what ends it. */
   watchModels() {
     this.refreshModels();
-    const look = () => document.visibilityState === 'visible' && !this.keyAsked && this.refreshModels();
+    const look = () => document.visibilityState === 'visible' && !this.isLocked && this.refreshModels();
     const timer = setInterval(look, MODELS_EVERY_MS);
     document.addEventListener('visibilitychange', look);
     return () => {
@@ -124,7 +132,7 @@ export class PageState {
   /** Follows it while the page is seen; returns what ends it. */
   watchCluster() {
     return watch(async () => {
-      if (this.keyAsked) return true;
+      if (this.isLocked) return true;
       try {
         this.cluster = await getJson('v1/cluster', { key: this.key });
         this.clusterIsOld = false;
@@ -254,7 +262,7 @@ export class PageState {
 
   #fail(answer, error) {
     answer.error = typeof error.toJSON === 'function' ? error.toJSON() : { code: 'other', message: String(error) };
-    if (error.asksForKey) this.noteFault(error);
+    if (error.asksForKey) this.keyAsked = error.code;
   }
 
   // Saved as the chat that it belongs to, also when another is shown by now.

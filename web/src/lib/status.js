@@ -5,6 +5,8 @@
 /** The rate of the answer is that of the newest tokens, so that a slower machine is seen at once. */
 const WINDOW_MS = 5000;
 const WINDOW_TOKENS_MAX = 64;
+/** A rate of fewer tokens than these says nothing: most of the time went elsewhere. */
+const READ_TOKENS_MIN = 8;
 
 /**
  * @typedef {object} Status
@@ -83,12 +85,14 @@ function perSecond(count, milliseconds) {
 export function readRate(status) {
   const reading = status.reading;
   if (!reading) return null;
+  let tokens = reading.done - reading.from;
+  let time = reading.at - reading.beganAt;
   // The whole prompt may be read between two news: then the first token tells when.
-  const until = status.firstTokenAt || reading.at;
-  if (reading.done > reading.from) {
-    return perSecond(reading.done - reading.from, reading.at - reading.beganAt);
+  if (tokens <= 0 && status.firstTokenAt) {
+    tokens = reading.total - reading.cached;
+    time = status.firstTokenAt - status.sentAt;
   }
-  return status.firstTokenAt ? perSecond(reading.total - reading.cached, until - status.sentAt) : null;
+  return tokens >= READ_TOKENS_MIN ? perSecond(tokens, time) : null;
 }
 
 export function writeRate(status, now) {
@@ -124,7 +128,9 @@ export function statusParts(status, now) {
 }
 
 function readingPart(status) {
-  const { done, total } = status.reading;
+  const { total } = status.reading;
+  // The last token of a prompt is read as the answer's first is made.
+  const done = status.firstTokenAt ? total : status.reading.done;
   const rate = readRate(status);
   if (rate === null) return { key: 'status.reading', values: { done, total } };
   return { key: 'status.reading_rate', values: { done, total, rate } };

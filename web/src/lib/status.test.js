@@ -59,10 +59,23 @@ test('the end: counts of the server, rates of this page', () => {
 });
 
 test('the end of an answer whose prompt was mostly in the cache', () => {
-  const events = [[0, read(90, 100, 90)], [2, read(100, 100, 90)], [2, token], [3, token], [3, usage(100, 90, 2)]];
-  expect(line(events, { now: 3, phase: 'done' })).toBe(
-    '100 tokens read (90 cached) at 5.0 tok/s · 2 written at 1.0 tok/s',
+  const events = [[0, read(80, 100, 80)], [4, read(100, 100, 80)], [4, token], [5, token], [5, usage(100, 80, 2)]];
+  expect(line(events, { now: 5, phase: 'done' })).toBe(
+    '100 tokens read (80 cached) at 5.0 tok/s · 2 written at 1.0 tok/s',
   );
+});
+
+test('a handful of tokens has no rate, and the last one is read with the first that is written', () => {
+  const events = [[0, read(94, 100, 94)], [1, read(99, 100, 94)], [2, token]];
+  expect(line(events.slice(0, 2), { now: 1 })).toBe('reading prompt 99/100');
+  expect(line(events, { now: 2 })).toBe('reading prompt 100/100 → writing');
+  events.push([3, token], [3, usage(100, 94, 2)]);
+  expect(line(events, { now: 3, phase: 'done' })).toBe('100 tokens read (94 cached) · 2 written at 1.0 tok/s');
+});
+
+test('a prompt that was read between two news', () => {
+  const events = [[1, read(0, 100)], [2, token], [3, token], [3, usage(100, 0, 2)]];
+  expect(line(events, { now: 3, phase: 'done' })).toBe('100 tokens read at 50 tok/s · 2 written at 1.0 tok/s');
 });
 
 test('an answer that was stopped says how far it came', () => {
