@@ -1,9 +1,10 @@
 """A machine with nothing on it: a root file system for a host of the test network.
 
-In it: a shell, coreutils, tar, gzip and curl, each with the shared libraries that it needs, copied from
-this machine, and /proc, /sys and four devices. No compiler, no Python, no library but those, nothing of
-this project, nobody's home folder. Another tree can be its base instead, for example an older Debian's:
-SALVAGE_CLEAN_ROOT names it; it has to have these programs itself.
+In it: a shell, coreutils, tar, gzip and curl, each with the shared libraries that it needs, and the C
+library whole, as on every Linux; all copied from this machine, and /proc, /sys and four devices. No
+compiler, no Python, no library but those, nothing of this project, nobody's home folder. Another tree can
+be its base instead, for example an older Debian's: SALVAGE_CLEAN_ROOT names it; it has to have these
+programs itself.
 """
 import os
 import pathlib
@@ -13,6 +14,8 @@ import subprocess
 
 PROGRAMS = ["sh", "cat", "chmod", "cp", "env", "gzip", "ln", "ls", "mkdir", "mv", "rm", "sha256sum", "tar",
             "curl"]
+# Of the C library, whether those programs use it or not.
+LIBC = ["libpthread.so.0", "libdl.so.2", "libm.so.6", "librt.so.1"]
 DEVICES = ["null", "zero", "random", "urandom"]
 ENTER = """set -e
 root=$1
@@ -49,6 +52,9 @@ def fill(root):
         put(root, program)
         for library in libraries_of(program):
             put(root, library)
+            if pathlib.Path(library).name == "libc.so.6":
+                for part in LIBC:
+                    put(root, pathlib.Path(library).with_name(part))
 
 
 class CleanRoot:
