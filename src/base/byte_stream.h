@@ -29,6 +29,9 @@ class ByteStream {
   virtual Result<std::size_t> read(std::span<char> into, TimePoint deadline) = 0;
   // All of them.
   virtual Result<void> write(std::span<const char> bytes, TimePoint deadline) = 0;
+  // Says that nothing more will be written; what the peer still sends can be read. A stream that
+  // can't end one side alone does nothing.
+  virtual void finish() {}
   // Wakes whoever waits in read() or write(), and fails all that comes later.
   virtual void shutdown() = 0;
   // Has the peer ended its side, or vanished, as far as the system knows? From any thread.

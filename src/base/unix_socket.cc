@@ -140,6 +140,10 @@ void end_socket(int descriptor) {
   ::shutdown(descriptor, SHUT_RDWR);
 }
 
+void finish_socket(int descriptor) {
+  ::shutdown(descriptor, SHUT_WR);
+}
+
 void close_socket(int descriptor) {
   ::close(descriptor);
 }

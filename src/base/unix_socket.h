@@ -56,6 +56,8 @@ class UnixListener {
 
 // For descriptors from accept(): both directions end at once, whoever waits on them.
 void end_socket(int descriptor);
+// Our side alone: the other reads to the end and may go on to write.
+void finish_socket(int descriptor);
 void close_socket(int descriptor);
 
 // Waits at most so long for bytes to read, or for room to write. False if the time is over.

@@ -18,8 +18,8 @@ namespace salvage::gateway {
 namespace {
 
 constexpr std::size_t kRequestIdBytesMax = 128;
-// How soon a whole answer's maker sees that its client has gone.
-constexpr Duration kGoneLook = std::chrono::milliseconds(50);
+// Frames that wait together leave together, up to about so much.
+constexpr std::size_t kWriteBytes = 16384;
 
 // The client's own name for the request, if it is one that may stand in a header and a log.
 std::string request_id_of(const HttpRequest& request) {
@@ -222,10 +222,10 @@ HttpReply ApiHandler::generate(const Call& call, api::Dialect dialect, const Sto
                                 "again later.",
                                 admission_.live())});
   }
-  const auto ticket = std::make_shared<Admission::Ticket>(std::move(*entered));
-  if (auto begun = answer->begin(); !begun) return call.error(begun.error());
+  auto ticket = std::make_shared<Admission::Ticket>(std::move(*entered));
+  if (auto begun = answer->begin(std::move(ticket)); !begun) return call.error(begun.error());
   api::AnswerInfo info = info_of(call, *request, *model, *answer);
-  HttpReply reply = request->stream ? stream(std::move(info), answer, ticket)
+  HttpReply reply = request->stream ? stream(std::move(info), answer)
                                     : whole(call, std::move(info), *answer, gone);
   call.put_id(reply);
   reply.headers.emplace_back("x-salvage-model", model->name);
@@ -244,38 +244,46 @@ api::AnswerInfo ApiHandler::info_of(const Call& call, const api::GenerateRequest
   return info;
 }
 
-HttpReply ApiHandler::stream(api::AnswerInfo info, std::shared_ptr<GeneratedAnswer> answer,
-                             std::shared_ptr<Admission::Ticket> ticket) const {
+HttpReply ApiHandler::stream(api::AnswerInfo info, std::shared_ptr<GeneratedAnswer> answer) const {
   HttpReply reply{.content_type = "text/event-stream; charset=utf-8"};
   reply.headers.emplace_back("Cache-Control", "no-cache");
   reply.headers.emplace_back("X-Accel-Buffering", "no");
-  reply.stream = [this, info = std::move(info), answer = std::move(answer),
-                  ticket = std::move(ticket)](HttpBody& body, const StopToken& gone) {
+  reply.stream = [this, info = std::move(info), answer = std::move(answer)](HttpBody& body,
+                                                                            const StopToken& gone) {
+    const std::stop_callback forsake(gone, [&answer] { answer->forsake(); });
     const auto stream = api::AnswerStream::make(info);
     if (!body.write(stream->take(api::Accepted{answer->prompt_tokens()}))) return;
-    TimePoint next_ping = deadline_after(clock_.now(), options_.ping_time);
     while (!stream->ended() && !gone.stop_requested()) {
-      const auto event = answer->next(std::min(next_ping, deadline_after(clock_.now(), kGoneLook)));
-      std::string bytes;
-      if (event) bytes = stream->take(*event);
-      if (bytes.empty() && clock_.now() >= next_ping) bytes = stream->ping();
-      if (bytes.empty()) continue;
-      if (!body.write(bytes)) return;
-      next_ping = deadline_after(clock_.now(), options_.ping_time);
+      const std::string frames = next_frames(*stream, *answer);
+      if (!frames.empty() && !body.write(frames)) return;
     }
   };
   return reply;
 }
 
+// What there is to say next, and whatever waits behind it; a ping if there is nothing for long.
+std::string ApiHandler::next_frames(api::AnswerStream& stream, GeneratedAnswer& answer) const {
+  const TimePoint ping_at = deadline_after(clock_.now(), options_.ping_time);
+  std::string frames;
+  while (!stream.ended()) {
+    const auto event = answer.next(frames.empty() ? ping_at : TimePoint{});
+    if (!event) break;
+    frames += stream.take(*event);
+    if (frames.size() >= kWriteBytes) break;
+  }
+  return frames.empty() && !stream.ended() ? stream.ping() : frames;
+}
+
 HttpReply ApiHandler::whole(const Call& call, api::AnswerInfo info, GeneratedAnswer& answer,
                             const StopToken& gone) const {
+  const std::stop_callback forsake(gone, [&answer] { answer.forsake(); });
   api::WholeAnswer whole(std::move(info));
   whole.take(api::Accepted{answer.prompt_tokens()});
   while (!whole.ended()) {
     if (gone.stop_requested()) {
       return call.error({.kind = api::ErrorKind::kClientClosed, .message = "The client has gone."});
     }
-    if (const auto event = answer.next(deadline_after(clock_.now(), kGoneLook))) whole.take(*event);
+    if (const auto event = answer.next(kNoDeadline)) whole.take(*event);
   }
   if (whole.failure()) return call.error(*whole.failure());
   return HttpReply{.body = whole.body()};

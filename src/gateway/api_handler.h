@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "api/answer.h"
 #include "api/answer_info.h"
 #include "api/generate_request.h"
 #include "api/routes.h"
@@ -60,8 +61,8 @@ class ApiHandler final : public HttpHandler {
   api::Parsed<ReadyModel> ready(const std::string& model);
   api::AnswerInfo info_of(const Call& call, const api::GenerateRequest& request,
                           const ReadyModel& model, const GeneratedAnswer& answer) const;
-  HttpReply stream(api::AnswerInfo info, std::shared_ptr<GeneratedAnswer> answer,
-                   std::shared_ptr<Admission::Ticket> ticket) const;
+  HttpReply stream(api::AnswerInfo info, std::shared_ptr<GeneratedAnswer> answer) const;
+  std::string next_frames(api::AnswerStream& stream, GeneratedAnswer& answer) const;
   HttpReply whole(const Call& call, api::AnswerInfo info, GeneratedAnswer& answer,
                   const StopToken& gone) const;
 

@@ -1,5 +1,6 @@
 #include "gateway/generate_answer.h"
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <span>
@@ -88,10 +89,10 @@ class PipelineAnswer final : public GeneratedAnswer {
     }
   }
 
-  api::Parsed<void> begin() override {
-    running_ = model_.pipeline->count_running();
+  api::Parsed<void> begin(std::shared_ptr<void> held) override {
+    const std::shared_ptr<void> running = model_.pipeline->count_running();
     for (std::uint32_t index = 0; index < choices(); ++index) {
-      auto submitted = submit(index);
+      auto submitted = submit(index, {held, running});
       if (!submitted) return fail(blamed(submitted.error(), "prompt"));
     }
     return {};
@@ -104,6 +105,8 @@ class PipelineAnswer final : public GeneratedAnswer {
       if (auto shown = take(*event)) return shown;
     }
   }
+
+  void forsake() override { events_->close(); }
 
   std::uint32_t prompt_tokens() const override {
     std::uint32_t sum = 0;
@@ -132,7 +135,10 @@ class PipelineAnswer final : public GeneratedAnswer {
     return prompts_[choice / wish_.choices];
   }
 
-  Result<void> submit(std::uint32_t index) {
+  // What goes when the pipeline lets go of a choice.
+  using Held = std::array<std::shared_ptr<void>, 2>;
+
+  Result<void> submit(std::uint32_t index, const Held& held) {
     const engine::TextTools& text = model_.pipeline->text();
     const PreparedPrompt& prompt = prompt_of(index);
     pipeline::GenerateRequest request;
@@ -149,7 +155,7 @@ class PipelineAnswer final : public GeneratedAnswer {
       };
     }
     request.priority = wish_.priority;
-    request.handler = handler_for(index);
+    request.handler = handler_for(index, held);
     if (repeats_with_logprobs()) {
       request.logits_for_prompt = true;
       request.handler.logits = prompt_rows(index);
@@ -161,7 +167,7 @@ class PipelineAnswer final : public GeneratedAnswer {
     return {};
   }
 
-  pipeline::RequestHandler handler_for(std::uint32_t index) const {
+  pipeline::RequestHandler handler_for(std::uint32_t index, const Held& held) const {
     const auto put = [events = events_, index](auto what) {
       (void)events->push(Event{index, std::move(what)});
     };
@@ -171,7 +177,7 @@ class PipelineAnswer final : public GeneratedAnswer {
     };
     if (wish_.logprobs) handler.logprobs = [put](const engine::Logprobs& report) { put(report); };
     handler.token = [put](TokenId token) { put(token); };
-    handler.done = [put](pipeline::FinishReason reason, const pipeline::RequestStats& stats) {
+    handler.done = [put, held](pipeline::FinishReason reason, const pipeline::RequestStats& stats) {
       put(Ended{reason, stats});
     };
     handler.failed = [put](const Error& error) { put(error); };
@@ -350,7 +356,6 @@ class PipelineAnswer final : public GeneratedAnswer {
   const std::vector<PreparedPrompt> prompts_;
   const engine::SamplingOptions sampling_;
   const EventQueue events_;
-  std::shared_ptr<void> running_;
   std::vector<std::unique_ptr<Choice>> live_;
   bool failed_ = false;
 };

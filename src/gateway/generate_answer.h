@@ -28,10 +28,13 @@ class GeneratedAnswer {
                                                                const Clock& clock);
   virtual ~GeneratedAnswer() = default;
 
-  // Gives the work to the pipeline.
-  virtual api::Parsed<void> begin() = 0;
+  // Gives the work to the pipeline. `held` is let go once that is done, however long its reader
+  // takes to read the rest.
+  virtual api::Parsed<void> begin(std::shared_ptr<void> held) = 0;
   // The next event; none once `until` has passed. After the last Finished, or Failed, none comes.
   virtual std::optional<api::AnswerEvent> next(TimePoint until) = 0;
+  // Nobody wants to know any more: next() returns at once with nothing. From any thread.
+  virtual void forsake() = 0;
 
   virtual std::uint32_t prompt_tokens() const = 0;  // of all prompts together
   virtual std::uint32_t choices() const = 0;        // of all prompts together

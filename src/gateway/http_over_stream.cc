@@ -17,6 +17,12 @@ bool HttpOverStream::wait_for_request(TimePoint until) {
   return begin_ < end_ || fill(until);
 }
 
+bool HttpOverStream::may_be_http() const {
+  const char first = begin_ < end_ ? buffer_[begin_] : 'A';
+  const bool letter = (first >= 'A' && first <= 'Z') || (first >= 'a' && first <= 'z');
+  return letter || first == '\r' || first == '\n';
+}
+
 ssize_t HttpOverStream::read(char* ptr, size_t size) {
   if (begin_ == end_ && !fill(read_until_)) return -1;
   const std::size_t taken = std::min(size, end_ - begin_);

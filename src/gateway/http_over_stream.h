@@ -34,6 +34,8 @@ class HttpOverStream final : public httplib::Stream {
   void begin_request();
   // Waits for its first byte; false if the connection ended before, or the time is over.
   bool wait_for_request(TimePoint until);
+  // After that: does it begin as a request's first line does, or the blank one before it?
+  bool may_be_http() const;
 
   bool is_readable() const override { return begin_ < end_; }
   bool wait_readable() const override { return true; }  // read() waits

@@ -1,12 +1,13 @@
 #include "gateway/http_service.h"
 
 #include <algorithm>
-#include <charconv>
+#include <cctype>
 #include <list>
 #include <system_error>
 #include <thread>
 
 #include <cpp-httplib/httplib.h>
+#include <fmt/format.h>
 
 #include "base/log.h"
 #include "base/mutex.h"
@@ -20,7 +21,16 @@ constexpr Logger kLog("http");
 constexpr Duration kRoomWait = std::chrono::milliseconds(500);
 // At the end: for answers that only have to be written yet.
 constexpr Duration kLastWordsTime = std::chrono::milliseconds(500);
+// How long a request may be on its way before its connection may have to make room.
+constexpr Duration kReadPatience = std::chrono::seconds(5);
+// For a client that still sends what nobody reads any more: closing at once would take from it the
+// answer that says why.
+constexpr Duration kDrainTime = std::chrono::seconds(2);
 constexpr std::size_t kHeadBytesMax = std::size_t{1} << 20;  // httplib's own limits come before
+// Of this size a body has room whatever others take: with all connections 32 MiB.
+constexpr std::size_t kSmallBody = std::size_t{64} << 10;
+// In the header Keep-Alive: requests on one connection aren't counted.
+constexpr std::size_t kRequestsShown = 100'000;
 
 bool same_name(std::string_view a, std::string_view b) {
   const auto same = [](unsigned char x, unsigned char y) {
@@ -40,12 +50,29 @@ class ServiceHttp : public httplib::Server {
     bool closed = false;
     bool done = false;
     serve_guarded([&] {
-      done = process_request(stream, "", 0, "", 0, false, closed, nullptr);
+      done = process_request(stream, "", 0, "", 0, false, closed, as_sent);
       return done;
     });
     return done && !closed;
   }
+
+ private:
+  // A body is bytes, whatever its client calls it: `curl -d` says form, which httplib would take
+  // apart and bound by 8 KiB. And an answer that is made has no parts to ask for.
+  static void as_sent(httplib::Request& request) {
+    request.headers.erase("Content-Type");
+    request.ranges.clear();
+  }
 };
+
+bool has_body(const httplib::Request& request) {
+  const std::string length = request.get_header_value("Content-Length");
+  return request.has_header("Transfer-Encoding") || (!length.empty() && length != "0");
+}
+
+bool takes_body(const std::string& method) {
+  return method == "POST" || method == "PUT" || method == "PATCH" || method == "DELETE";
+}
 
 class ChunkedBody final : public HttpBody {
  public:
@@ -106,8 +133,10 @@ class HttpServiceOverStreams final : public HttpService {
     bool leaving = false;                 // it had to make room
     bool last = false;                    // the answer says that the connection ends
     bool answering = false;               // somebody makes an answer: watch whether it is wanted
+    bool unread = false;                  // a body that was refused may still be on its way
     std::optional<TimePoint> idle_since;  // between two requests
-    std::size_t reserved_bytes = 0;       // for a body
+    std::optional<TimePoint> reading_since;
+    std::size_t body_bytes = 0;
   };
   using Lives = std::list<Live>;
 
@@ -133,26 +162,37 @@ class HttpServiceOverStreams final : public HttpService {
     }
   }
 
-  // The connection that has been idle for longest goes; a moment is waited for one to become idle.
+  // A connection goes that nobody uses; a moment is waited for there to be one.
   bool make_room() REQUIRES(mutex_) {
     const TimePoint until = deadline_after(now(), kRoomWait);
     while (!closing_ && live_.size() >= options_.connections_max) {
-      end_longest_idle();
+      end_least_useful();
       if (!changed_.wait_until(mutex_, until)) break;
     }
     return !closing_ && live_.size() < options_.connections_max;
   }
 
-  void end_longest_idle() REQUIRES(mutex_) {
+  // That which has been idle for longest; if none is, that whose request has been on its way for
+  // longest.
+  void end_least_useful() REQUIRES(mutex_) {
     if (std::any_of(live_.begin(), live_.end(), [](const Live& live) { return live.leaving; }))
       return;
-    const auto longer = [](const Live& a, const Live& b) {
-      return a.idle_since && (!b.idle_since || *a.idle_since < *b.idle_since);
-    };
-    const auto oldest = std::min_element(live_.begin(), live_.end(), longer);
-    if (oldest == live_.end() || !oldest->idle_since) return;
-    oldest->leaving = true;
-    oldest->stream->shutdown();
+    Live* least = earliest(&Live::idle_since);
+    if (least == nullptr) {
+      least = earliest(&Live::reading_since);
+      if (least == nullptr || *least->reading_since > now() - kReadPatience) return;
+    }
+    least->leaving = true;
+    least->stream->shutdown();
+  }
+
+  Live* earliest(std::optional<TimePoint> Live::*since) REQUIRES(mutex_) {
+    Live* found = nullptr;
+    for (Live& live : live_) {
+      const std::optional<TimePoint>& mine = live.*since;
+      if (mine && (found == nullptr || *mine < *(found->*since))) found = &live;
+    }
+    return found;
   }
 
   void admit(std::unique_ptr<ByteStream> stream) REQUIRES(mutex_) {
@@ -177,26 +217,55 @@ class HttpServiceOverStreams final : public HttpService {
     while (!live->last && next_request(*live, stream) && http_.serve(stream)) {
     }
     current() = nullptr;
+    if (live->unread) drain(*live->stream);
     MutexLock lock(mutex_);
-    reserved_ -= live->reserved_bytes;
+    bodies_bytes_ -= live->body_bytes;
     live_.erase(live);
     changed_.notify_all();
+  }
+
+  void drain(ByteStream& stream) {
+    stream.finish();
+    const TimePoint until = deadline_after(now(), kDrainTime);
+    std::vector<char> nowhere(65536);
+    for (std::size_t read = 0; read <= options_.body_bytes_max;) {
+      const auto got = stream.read(nowhere, until);
+      if (!got || *got == 0) return;
+      read += *got;
+    }
   }
 
   bool next_request(Live& live, HttpOverStream& stream) {
     {
       MutexLock lock(mutex_);
       if (closing_) return false;
-      reserved_ -= std::exchange(live.reserved_bytes, 0);
+      bodies_bytes_ -= std::exchange(live.body_bytes, 0);
       live.answering = false;
       live.idle_since = now();
+      live.reading_since.reset();
       changed_.notify_all();
     }
     const bool any = stream.wait_for_request(deadline_after(now(), options_.idle_time));
-    MutexLock lock(mutex_);
-    live.idle_since.reset();
-    stream.begin_request();
-    return any && !closing_ && !live.leaving;
+    {
+      MutexLock lock(mutex_);
+      live.idle_since.reset();
+      live.reading_since = now();
+      stream.begin_request();
+      if (!any || closing_ || live.leaving) return false;
+    }
+    if (stream.may_be_http()) return true;
+    refuse_stranger(*live.stream);
+    return false;
+  }
+
+  // Somebody who speaks TLS, say: there may never be the end of a line to wait for.
+  void refuse_stranger(ByteStream& stream) {
+    const HttpReply reply = handler_.broken(400, "");
+    const std::string text = fmt::format(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: {}\r\nContent-Length: {}\r\n"
+        "Connection: close\r\n\r\n{}",
+        reply.content_type, reply.body.size(), reply.body);
+    if (stream.write(text, now())) drain(stream);
   }
 
   // A client that has gone reads nothing, but that shows only when something is written: an answer
@@ -222,20 +291,28 @@ class HttpServiceOverStreams final : public HttpService {
 
   void set_up_routes() {
     http_.set_payload_max_length(options_.body_bytes_max);
+    http_.set_keep_alive_timeout(
+        std::chrono::duration_cast<std::chrono::seconds>(options_.idle_time).count());
+    http_.set_keep_alive_max_count(kRequestsShown);
     http_.set_pre_routing_handler(
         [this](const httplib::Request& request, httplib::Response& response) {
           return refuse(request, response) ? httplib::Server::HandlerResponse::Handled
                                            : httplib::Server::HandlerResponse::Unhandled;
         });
-    const auto answer = [this](const httplib::Request& request, httplib::Response& response) {
-      handle(request, response);
+    const auto without_body = [this](const httplib::Request& request, httplib::Response& response) {
+      handle(head_of(request), response);
     };
-    http_.Get("/.*", answer);
-    http_.Post("/.*", answer);
-    http_.Put("/.*", answer);
-    http_.Patch("/.*", answer);
-    http_.Delete("/.*", answer);
-    http_.Options("/.*", answer);
+    const auto with_body = [this](const httplib::Request& request, httplib::Response& response,
+                                  const httplib::ContentReader& reader) {
+      HttpRequest mine = head_of(request);
+      if (read_body(reader, mine, response)) handle(std::move(mine), response);
+    };
+    http_.Get("/.*", without_body);
+    http_.Options("/.*", without_body);
+    http_.Post("/.*", with_body);
+    http_.Put("/.*", with_body);
+    http_.Patch("/.*", with_body);
+    http_.Delete("/.*", with_body);
     http_.set_error_handler([this](const httplib::Request& request, httplib::Response& response) {
       if (!response.body.empty()) return httplib::Server::HandlerResponse::Unhandled;
       fill(handler_.broken(response.status, request.target), response);
@@ -250,28 +327,47 @@ class HttpServiceOverStreams final : public HttpService {
 
   bool refuse(const httplib::Request& request, httplib::Response& response) {
     std::optional<HttpReply> reply = handler_.refuse(head_of(request));
-    if (!reply && !reserve(request)) {
-      reply = handler_.broken(503, request.target);
-      reply->headers.emplace_back("Retry-After", "5");
-    }
-    if (reply) fill(std::move(*reply), response);
-    return reply.has_value();
+    // Where no body is expected httplib would read it past our bounds.
+    const bool body = has_body(request);
+    if (!reply && body && !takes_body(request.method)) reply = handler_.broken(400, request.target);
+    if (!reply) return false;
+    current()->unread = body;
+    fill(std::move(*reply), response);
+    return true;
   }
 
-  // Memory for the body, of what all bodies may take.
-  bool reserve(const httplib::Request& request) {
-    std::size_t bytes = 0;
-    if (request.has_header("Transfer-Encoding")) {
-      bytes = options_.body_bytes_max;
-    } else {
-      const std::string length = request.get_header_value("Content-Length");
-      (void)std::from_chars(length.data(), length.data() + length.size(), bytes);
-      bytes = std::min(bytes, options_.body_bytes_max);
+  // False: the response says why, or will by its status.
+  bool read_body(const httplib::ContentReader& reader, HttpRequest& mine,
+                 httplib::Response& response) {
+    bool has_room = true;
+    const auto take = [&](const char* bytes, std::size_t count) {
+      if (mine.body.size() + count > options_.body_bytes_max) return false;
+      has_room = reserve(mine.body.size() + count);
+      if (has_room) mine.body.append(bytes, count);
+      return has_room;
+    };
+    if (reader(take)) return true;
+    current()->unread = true;
+    if (has_room) {
+      if (response.status < 400) response.status = 400;
+      current()->last = true;
+      return false;
     }
+    HttpReply reply = handler_.broken(503, mine.target);
+    reply.headers.emplace_back("Retry-After", "5");
+    fill(std::move(reply), response);
+    return false;
+  }
+
+  // Memory for so much of this connection's body, of what all bodies may take. As they come, not as
+  // they are announced: who sends nothing takes nothing. A small one always has room.
+  bool reserve(std::size_t bytes) {
     MutexLock lock(mutex_);
-    if (reserved_ + bytes > options_.bodies_bytes_max) return false;
-    reserved_ += bytes;
-    current()->reserved_bytes = bytes;
+    Live& live = *current();
+    const std::size_t others = bodies_bytes_ - live.body_bytes;
+    if (bytes > kSmallBody && others + bytes > options_.bodies_bytes_max) return false;
+    bodies_bytes_ = others + bytes;
+    live.body_bytes = bytes;
     return true;
   }
 
@@ -284,17 +380,16 @@ class HttpServiceOverStreams final : public HttpService {
     return head;
   }
 
-  void handle(const httplib::Request& request, httplib::Response& response) {
+  void handle(HttpRequest request, httplib::Response& response) {
     Live& live = *current();
-    HttpRequest mine = head_of(request);
-    mine.body = request.body;
     {
       MutexLock lock(mutex_);
       if (closing_) live.gone.request_stop();
+      live.reading_since.reset();
       live.answering = true;
       changed_.notify_all();
     }
-    fill(handler_.answer(mine, live.gone.get_token()), response);
+    fill(handler_.answer(request, live.gone.get_token()), response);
   }
 
   static void fill(HttpReply reply, httplib::Response& response) {
@@ -333,7 +428,7 @@ class HttpServiceOverStreams final : public HttpService {
   mutable Mutex mutex_;
   Condition changed_;
   Lives live_ GUARDED_BY(mutex_);  // a thread's own stream also without: only it reads there
-  std::size_t reserved_ GUARDED_BY(mutex_) = 0;
+  std::size_t bodies_bytes_ GUARDED_BY(mutex_) = 0;
   bool closing_ GUARDED_BY(mutex_) = false;
   std::thread acceptor_;
   std::thread watcher_;

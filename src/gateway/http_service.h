@@ -5,10 +5,11 @@
 // cpp-httplib's.
 //
 // Limits: so many connections, each with a thread of its own. When all are taken, the one that has
-// been idle between two requests for longest has to go; if none is idle, the newcomer is told 503.
-// Heads are bounded by httplib (8 KiB a line, 100 lines), bodies by `body_bytes_max`, and by
-// `bodies_bytes_max` all together. A request that comes too slowly ends its connection, as does a
-// reader that takes nothing for `stall_time`.
+// been idle between two requests for longest has to go, or else one whose request has been on its
+// way for some seconds; if there is none, the newcomer is told 503. Heads are bounded by httplib (8
+// KiB a line, 100 lines), bodies by `body_bytes_max`, and by `bodies_bytes_max` all together, small
+// ones excepted. A request that comes too slowly ends its connection, as does a reader that takes
+// nothing for `stall_time`. What is no HTTP from its first byte on is told so at once.
 //
 // A client that goes away while its answer is being made is noticed within kGoneTime, although
 // nothing is written: the answer's StopToken says so.

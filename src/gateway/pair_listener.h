@@ -52,6 +52,7 @@ class PairStream final : public ByteStream {
     }
     return {};
   }
+  void finish() override { finish_socket(descriptor_); }
   void shutdown() override { end_socket(descriptor_); }
   bool gone() const override { return socket_gone(descriptor_); }
   const std::string& peer() const override { return peer_; }
@@ -131,10 +132,15 @@ class PairClients {
 
 inline void say(int descriptor, const std::string& text) {
   std::string_view left = text;
+  bool failed = false;
   while (!left.empty()) {
     const std::int64_t count = write_socket(descriptor, left.data(), left.size());
-    if (count <= 0) return;  // it has heard enough
-    left.remove_prefix(static_cast<std::size_t>(count));
+    if (count > 0) {
+      left.remove_prefix(static_cast<std::size_t>(count));
+    } else if (failed || !wait_for_socket(descriptor, SocketWait::kWritable, kAnswerMs)) {
+      return;  // it has heard enough
+    }
+    failed = count <= 0;
   }
 }
 

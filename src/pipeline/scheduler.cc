@@ -183,8 +183,10 @@ std::optional<RequestId> Scheduler::next_prompt() {
     if (!request.lane || request.decodes()) continue;
     if (!best || goes_before(request, requests_.at(*best))) best = id;
   }
+  // By who is younger: who waits for older ones only waits for its turn. Long documents would else
+  // pass each other over, and their grudges would go before every short question.
   for (auto& [id, request] : requests_) {
-    if (request.lane && !request.decodes() && id != best) ++request.passed;
+    if (best && id < *best && request.lane && !request.decodes()) ++request.passed;
   }
   if (best) requests_.at(*best).passed = 0;
   return best;

@@ -9,11 +9,11 @@
 //  2. Decode goes first. With S stages, at most S decode groups are under way, each of
 //     ceil(D / S) rows for D decoding requests, so that every stage has a group to work on and no
 //     group is needlessly small.
-//  3. Prompts fill the rest, in chunks that may all be under way at once; while somebody decodes,
-//  at
-//     most S chunks, so that a token never waits for more than one chunk a stage. The highest
-//     priority goes first, of equals the one with the least left to read, so that a short question
-//     doesn't wait for a long document; but nobody is passed over more than kPassedMax times.
+//  3. Prompts fill the rest, in chunks that may all be under way at once; while somebody
+//     decodes, at most S chunks, so that a token never waits for more than one chunk a stage. The
+//     highest priority goes first, of equals the one with the least left to read, so that a short
+//     question doesn't wait for long documents; but younger ones pass nobody over more than
+//     kPassedMax times.
 //  4. Who waits for a sequence gets one by priority, then age, with the same bound.
 //  5. A request takes the idle sequence that shares the longest prefix with its prompt and computes
 //     only what differs.
@@ -44,7 +44,8 @@ struct SchedulerLimits {
   bool reuse_prefix = true;
 };
 
-// How often others may go before a request that could have gone: chunks of prompts, or sequences.
+// How often younger ones may go before a request that could have gone: chunks of prompts, or
+// sequences.
 inline constexpr std::uint32_t kPassedMax = 8;
 
 struct Submission {

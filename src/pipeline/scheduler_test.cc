@@ -5,7 +5,10 @@
 
 #include "pipeline/scheduler.h"
 
+#include <algorithm>
+#include <functional>
 #include <random>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -96,6 +99,7 @@ class Driver {
   }
   void send_all() {
     while (auto step = scheduler.next()) {
+      if (on_step) on_step(*step);
       EXPECT_LE(scheduler.in_flight(), scheduler.limits().in_flight_max);
       EXPECT_LE(step->tokens.size(), scheduler.limits().rows_max);
       pipeline.send(*step);
@@ -112,6 +116,14 @@ class Driver {
       take(row, result.tokens[row.index]);
     }
   }
+  void run_until(const std::function<bool()>& condition) {
+    for (int turn = 0; turn < 100000 && !condition(); ++turn) {
+      send_all();
+      if (pipeline.idle()) return;
+      receive_one();
+    }
+    EXPECT_TRUE(condition()) << "no end";
+  }
   void run() {
     for (int turn = 0; turn < 100000; ++turn) {
       send_all();
@@ -125,6 +137,7 @@ class Driver {
   FakePipeline pipeline;
   std::map<RequestId, Answer> answers;
   std::vector<PromptProgress> progress;
+  std::function<void(const PlannedStep&)> on_step;  // may be empty
 
  private:
   void take(const ResultRow& row, TokenId token) {
@@ -218,6 +231,76 @@ TEST(Scheduler, a_short_question_does_not_wait_for_a_long_document) {
     driver.receive_one();
   }
   EXPECT_EQ(driver.answers.at(question).tokens.size(), 1U);
+}
+
+TEST(Scheduler, a_short_question_overtakes_eight_long_documents) {
+  for (std::uint32_t stages = 1; stages <= 4; ++stages) {
+    const std::uint32_t under_way = 2 * stages + 1;
+    Driver driver({.stage_count = stages,
+                   .sequence_count = 9,
+                   .rows_max = 8,
+                   .in_flight_max = under_way,
+                   .chunk_rows = 8});
+    for (TokenId i = 0; i < 8; ++i) driver.submit(tokens_from(i * 1000, 800), 1);
+    driver.send_all();
+    const RequestId question = driver.submit(tokens_from(50000, 16), 1);
+    std::uint32_t results = 0;
+    while (driver.answers.at(question).tokens.empty() && results < 1000) {
+      driver.receive_one();
+      driver.send_all();
+      ++results;
+    }
+    EXPECT_LE(results, under_way + 2) << "what was under way, and its own two chunks";
+  }
+}
+
+// Between two tokens of a stream each stage computes one chunk of others for each stage that the
+// token's own step passes: the step goes before every chunk that isn't under way yet.
+TEST(Scheduler, a_stream_beside_long_documents_waits_for_one_chunk_a_stage) {
+  for (std::uint32_t stages = 1; stages <= 4; ++stages) {
+    Driver driver({.stage_count = stages,
+                   .sequence_count = 12,
+                   .rows_max = 8,
+                   .in_flight_max = 2 * stages + 1,
+                   .chunk_rows = 8});
+    const std::vector<RequestId> streams{driver.submit(tokens_from(0, 4), 300),
+                                         driver.submit(tokens_from(100, 4), 300)};
+    driver.run_until([&] { return driver.answers.at(streams[1]).tokens.size() > 2; });
+    for (TokenId i = 1; i <= 8; ++i) driver.submit(tokens_from(i * 1000, 400), 1);
+    std::map<RequestId, std::uint32_t> chunks_since;
+    std::uint32_t worst = 0;
+    driver.on_step = [&](const PlannedStep& step) {
+      const bool chunk =
+          std::find(streams.begin(), streams.end(), step.requests.front()) == streams.end();
+      for (const RequestId stream : streams) {
+        if (chunk) ++chunks_since[stream];
+      }
+      if (chunk) return;
+      for (const RequestId stream : step.requests) {
+        worst = std::max(worst, std::exchange(chunks_since[stream], 0U));
+      }
+    };
+    driver.run_until([&] { return driver.answers.at(streams[0]).tokens.size() > 200; });
+    EXPECT_LE(worst, stages);
+    EXPECT_GE(worst, 1U) << "documents are read meanwhile";
+  }
+}
+
+TEST(Scheduler, a_prompt_that_nobody_waits_for_is_read_no_further_and_no_part_of_it_twice) {
+  Driver driver({.stage_count = 3, .rows_max = 8, .in_flight_max = 7, .chunk_rows = 8});
+  const RequestId gone = driver.submit(tokens_from(0, 800), 1);
+  driver.send_all();
+  driver.receive_one();
+  driver.scheduler.finish(gone);
+  EXPECT_FALSE(driver.scheduler.next().has_value());
+  const std::size_t read = driver.pipeline.rows_seen();
+  EXPECT_EQ(read, 7U * 8);
+  const RequestId again = driver.submit(tokens_from(0, 800), 1);
+  driver.send_all();
+  EXPECT_EQ(driver.scheduler.reused_count(again), read);
+  driver.run();
+  EXPECT_EQ(driver.pipeline.rows_seen(), 800U);
+  EXPECT_EQ(driver.answers.at(again).tokens, answer_alone(tokens_from(0, 800), 1));
 }
 
 TEST(Scheduler, a_long_document_is_passed_over_so_often_and_no_more) {

@@ -37,6 +37,7 @@ class PlainStream final : public ByteStream {
     return send_all(descriptor_.get(), std::span(&part, 1), deadline).result;
   }
 
+  void finish() override { ::shutdown(descriptor_.get(), SHUT_WR); }
   void shutdown() override { ::shutdown(descriptor_.get(), SHUT_RDWR); }
   bool gone() const override { return peer_gone(descriptor_.get()); }
   const std::string& peer() const override { return peer_; }
