@@ -174,7 +174,8 @@ build() {
   fi
   mkdir -p "$(dirname "$1")"
   cmp -s "$made" "$1" || cp "$made" "$1"
-  # Old ones go: the newest were used last.
+  # Old ones go, the newest were used last; and what a run that was killed has left.
+  find "$page_dir" -maxdepth 1 \( -name 'stage.*' -o -name 'node.*' \) -mtime +0 -exec rm -rf {} +
   touch "$made"
   find "$page_dir" -maxdepth 1 -name 'made-*.cc' -printf '%T@ %p\n' | sort -rn | cut -d ' ' -f 2- |
     tail -n +$((made_max + 1)) | xargs -r rm -f

@@ -120,6 +120,11 @@ export class Cluster {
     });
   }
 
+  /** The machine is switched off. */
+  leave(name) {
+    return this.#machines.find((machine) => machine.name === name).stop();
+  }
+
   async end() {
     await Promise.all(this.#machines.map((machine) => machine.stop()));
     rmSync(this.#folder, { recursive: true, force: true });

@@ -16,6 +16,7 @@ const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 const FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-sync',
   '--disable-background-networking', '--disable-component-update'];
 const ANSWER_MS = 60_000;
+const STORY = 'Tell me a very long story about a lighthouse.';
 const CONTEXT = 256; // a small model may ramble until it is full
 const ATTACK =
   'Hi <img src=x onerror="document.title=\'owned\'"> <script>document.title="owned"</script> ' +
@@ -36,7 +37,8 @@ before(async () => {
   cluster = new Cluster();
   first = await cluster.up('old-desktop');
   await cluster.join(first, 'thinkpad', 'attic-pc');
-  await first.command('load', process.env.SALVAGE_MODEL, '--split', '10,10,10', '--ctx', CONTEXT, '--threads', 1, '--quiet');
+  await first.command('load', process.env.SALVAGE_MODEL, '--split', '10,10,10', '--ctx', CONTEXT, '--parallel', 1,
+    '--threads', 1, '--quiet');
 });
 
 after(async () => {
@@ -189,6 +191,33 @@ test('errors are told by their code in the reader’s language, with what to do'
   await page.getByRole('alert').getByText('无法连接服务器').waitFor();
 });
 
+test('a choice of several models; what is being loaded is said; so is a server that is gone', async () => {
+  const page = await browse();
+  const list = (...models) => (route) => route.fulfill({
+    json: { data: models.map(([id, value]) => ({ id, status: { value } })) },
+  });
+  await page.route('**/v1/models', list(['small', 'loaded'], ['large', 'loaded'], ['huge', 'loading']));
+  await page.reload();
+  await page.getByLabel('Model').selectOption('large');
+  const request = page.waitForRequest('**/v1/chat/completions');
+  await answerWith(page, frames(delta('yes'), '[DONE]'));
+  await ask(page, 'Large?');
+  assert.equal((await request).postDataJSON().model, 'large');
+  await page.reload();
+  assert.equal(await page.getByLabel('Model').inputValue(), 'large');
+  await page.unroute('**/v1/models');
+  await page.route('**/v1/models', list(['huge', 'loading']));
+  await page.reload();
+  await page.getByRole('heading', { name: 'huge is being loaded' }).waitFor();
+  await page.unroute('**/v1/models');
+  await page.route('**/v1/models', (route) => route.abort());
+  await page.reload();
+  await page.getByRole('heading', { name: "The server can't be reached" }).waitFor();
+  await page.unroute('**/v1/models');
+  await page.getByRole('button', { name: 'Try again' }).click();
+  await page.getByRole('heading', { level: 1 }).getByText(/smollm2/i).waitFor();
+});
+
 test('thoughts are folded away and can be opened', async () => {
   const page = await browse();
   const thought = { choices: [{ index: 0, delta: { reasoning_content: 'let me see' } }] };
@@ -268,13 +297,13 @@ test('the keyboard is enough: send, stop, fold, choose', async () => {
 
 test('stop stops: the page at once, and the machines', async () => {
   const page = await browse();
-  await ask(page, 'Tell me a very long story about a lighthouse.');
+  await ask(page, STORY);
   await status(page).and(page.locator('[data-phase=writing]')).waitFor({ timeout: ANSWER_MS });
   await page.getByRole('button', { name: 'Stop' }).click();
   const text = await answered(page, 'stopped');
   assert.ok(text.length > 0);
-  await page.getByRole('button', { name: 'Send' }).waitFor();
-  await ask(page, 'Thanks.');
+  await page.getByRole('button', { name: 'New chat' }).click();
+  await ask(page, STORY);
   await status(page).and(page.locator('[data-phase=writing]')).waitFor({ timeout: ANSWER_MS });
   await page.keyboard.press('Escape');
   await answered(page, 'stopped');
@@ -284,5 +313,5 @@ test('nothing was asked of anybody else, and the browser had nothing to complain
   const origins = new Set(asked.map((url) => new URL(url)).filter((url) => url.protocol !== 'data:').map((url) => url.hostname));
   assert.deepEqual([...origins], ['127.0.0.1']);
   const expected = /Failed to load resource: (the server responded with a status of (401|429)|net::ERR_FAILED)|v1\/cluster/;
-  assert.deepEqual(complaints.filter((text) => !expected.test(text)), []);
+  assert.deepEqual([...new Set(complaints)].filter((text) => !expected.test(text)), []);
 });
