@@ -218,6 +218,24 @@ test('a choice of several models; what is being loaded is said; so is a server t
   await page.getByRole('heading', { level: 1 }).getByText(/smollm2/i).waitFor();
 });
 
+test('another chat is opened while an answer comes: it is stopped, and kept where it belongs', async () => {
+  const page = await browse();
+  await ask(page, STORY);
+  await status(page).and(page.locator('[data-phase=writing]')).waitFor({ timeout: ANSWER_MS });
+  await page.getByRole('button', { name: 'New chat' }).click();
+  assert.equal(await answers(page).count(), 0);
+  const second = await page.context().newPage(); // another tab of the same browser
+  await second.goto(first.url);
+  await answerWith(second, frames(delta('from the second tab'), '[DONE]'));
+  await second.getByRole('button', { name: 'New chat' }).click();
+  await ask(second, 'Second tab?');
+  await answered(second);
+  await page.getByRole('button', { name: 'Second tab?', exact: true }).click();
+  assert.equal(await answered(page), 'from the second tab');
+  await page.getByRole('button', { name: STORY, exact: true }).click();
+  assert.ok((await answered(page, 'stopped')).length > 0);
+});
+
 test('thoughts are folded away and can be opened', async () => {
   const page = await browse();
   const thought = { choices: [{ index: 0, delta: { reasoning_content: 'let me see' } }] };
