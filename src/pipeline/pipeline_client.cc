@@ -10,6 +10,11 @@
 namespace salvage::pipeline {
 namespace {
 
+// Never 0, which stands for "not".
+std::int64_t clock_us(TimePoint now) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()).count() + 1;
+}
+
 double seconds_between(TimePoint begin, TimePoint end) {
   return std::chrono::duration<double>(end - begin).count();
 }
@@ -61,12 +66,15 @@ Result<RequestId> PipelineClient::generate(GenerateRequest request) {
                                        .priority = request.priority}));
     live_.emplace(id, make_live(std::move(request)));
     const auto sent = pump();
-    if (sent) return id;
-    live_.erase(id);  // Its owner hears of the failure from us, not from an event.
-    scheduler_.finish(id);
-    first_.shutdown();  // The credit thread notices and tells the other requests.
-    unsent = sent.error();
+    if (!sent) {
+      live_.erase(id);  // Its owner hears of the failure from us, not from an event.
+      scheduler_.finish(id);
+      first_.shutdown();  // The credit thread notices and tells the other requests.
+      unsent = sent.error();
+    }
   }
+  deliver();  // where it stands in the line; a result may be long in coming
+  if (!unsent) return id;
   return fail(options_.explain ? options_.explain(std::move(*unsent)) : std::move(*unsent));
 }
 
@@ -85,6 +93,7 @@ void PipelineClient::cancel(RequestId id) {
   {
     MutexLock lock(mutex_);
     if (live_.contains(id)) end(id, FinishReason::kCancelled);
+    tell_line();
   }
   deliver();
 }
@@ -100,6 +109,7 @@ void PipelineClient::fail_all(const Error& error) {
       });
     }
     live_.clear();
+    tell_line();
   }
   deliver();
 }
@@ -168,6 +178,7 @@ Result<void> PipelineClient::take_result() {
   if (observer_) observer_(result_);
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(const StepOutcome outcome, scheduler_.on_result(result_.step));
+  ++step_count_;
   if (outcome.progress) take_progress(*outcome.progress);
   for (const ResultRow& row : outcome.rows) {
     if (row.index >= result_.row_count) {
@@ -223,7 +234,6 @@ void PipelineClient::accept(RequestId id, Live& live, TokenId token) {
   if (live.stats.answer_tokens == 0) {
     live.first_token = now;
     live.stats.ttft_seconds = seconds_between(live.submitted, now);
-    live.stats.reused_tokens = scheduler_.reused_count(id);
   }
   live.stats.decode_seconds = seconds_between(live.first_token, now);
   if (token < 0) return end_without_token(id);
@@ -260,15 +270,24 @@ void PipelineClient::end_without_token(RequestId id) {
 
 void PipelineClient::end(RequestId id, FinishReason reason) {
   scheduler_.finish(id);
+  Live& ended = *live_.at(id);
+  if (!ended.begun) ended.stats.queue_seconds = seconds_between(ended.submitted, clock_.now());
   events_.push_back([live = live_.at(id), reason] {
     if (live->request.handler.done) live->request.handler.done(reason, live->stats);
   });
   live_.erase(id);
 }
 
+Result<void> PipelineClient::pump() {
+  const Result<void> sent = send_steps();
+  note_work();
+  tell_line();
+  return sent;
+}
+
 // Sends whatever may be sent now. The scheduler bounds what is under way, so this does not block
 // for longer than the first stage takes to read.
-Result<void> PipelineClient::pump() {
+Result<void> PipelineClient::send_steps() {
   while (auto step = scheduler_.next()) {
     to_wire(*step, options_.position_planes, batch_);
     batch_.epoch = options_.epoch;
@@ -282,6 +301,59 @@ Result<void> PipelineClient::pump() {
                                        .data = {}}));
   }
   return {};
+}
+
+// Costs something only when somebody came, got a sequence, or went.
+void PipelineClient::tell_line() {
+  if (line_told_ == scheduler_.line_version()) return;
+  line_told_ = scheduler_.line_version();
+  const std::vector<RequestId> line = scheduler_.line();
+  queued_count_ = static_cast<std::uint32_t>(line.size());
+  for (std::uint32_t i = 0; i < line.size(); ++i) {
+    const auto found = live_.find(line[i]);
+    if (found == live_.end() || found->second->place == i + 1) continue;
+    found->second->place = i + 1;
+    if (!found->second->request.handler.queued) continue;
+    events_.push_back(
+        [live = found->second, place = i + 1] { live->request.handler.queued(place); });
+  }
+  for (const auto& [id, live] : live_) {
+    if (!live->begun && scheduler_.has_sequence(id)) begin_reading(id, live);
+  }
+}
+
+void PipelineClient::begin_reading(RequestId id, const std::shared_ptr<Live>& live) {
+  live->begun = true;
+  live->place = 0;
+  live->stats.queue_seconds = seconds_between(live->submitted, clock_.now());
+  live->stats.reused_tokens = scheduler_.reused_count(id);
+  if (!live->request.handler.progress) return;
+  events_.push_back([live, reused = live->stats.reused_tokens] {
+    live->request.handler.progress(reused, live->stats.prompt_tokens, reused);
+  });
+}
+
+void PipelineClient::note_work() {
+  const bool works = scheduler_.in_flight() > 0;
+  if (works == (working_since_us_ != 0)) return;
+  const std::int64_t now = clock_us(clock_.now());
+  if (works) {
+    working_since_us_ = now;
+    return;
+  }
+  worked_us_ += static_cast<std::uint64_t>(now - working_since_us_);
+  working_since_us_ = 0;
+}
+
+std::uint64_t PipelineClient::working_us() const {
+  const std::int64_t since = working_since_us_;
+  const std::int64_t now = clock_us(clock_.now());
+  return worked_us_ + (since == 0 || now < since ? 0 : static_cast<std::uint64_t>(now - since));
+}
+
+std::vector<SequenceUse> PipelineClient::sequences() {
+  MutexLock lock(mutex_);
+  return scheduler_.sequences();
 }
 
 // The smallest form that serves every row of the step.

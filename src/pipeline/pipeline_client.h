@@ -10,6 +10,7 @@
 // that thread or by one whose call caused some, never with the lock held. A handler may call
 // generate() and cancel(); it must not block for long, for it holds up the pipeline.
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -37,13 +38,18 @@ struct RequestStats {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t reused_tokens = 0;  // of the prompt, found in the KV cache
   std::uint32_t answer_tokens = 0;
+  double queue_seconds = 0;   // submitted until it had a sequence
   double ttft_seconds = 0;    // submitted until the first token was known
   double decode_seconds = 0;  // first token until the last
 };
 
 // What a request's owner hears. All are called in order; exactly one of done and failed ends it.
 struct RequestHandler {
-  // So many of the prompt's tokens are read; `reused` of them were in the KV cache. May be empty.
+  // It waits for a sequence: 1, it is the next to get one. Told whenever that changes; never to
+  // who needn't wait. May be empty.
+  std::function<void(std::uint32_t place)> queued;
+  // So many of the prompt's tokens are read; `reused` of them were in the KV cache. The first time
+  // when it has got its sequence and only these are. May be empty.
   std::function<void(std::uint32_t done, std::uint32_t total, std::uint32_t reused)> progress;
   std::function<void(TokenId)> token;
   // Just before the token that it is about, if the sampler reports any.
@@ -96,12 +102,20 @@ class PipelineClient {
   // Computes every live request again from its tokens; the answers go on where they were.
   void replay();
 
+  std::vector<SequenceUse> sequences() EXCLUDES(mutex_);
+  std::uint32_t queued_count() const { return queued_count_; }  // who waits for one
+  std::uint64_t step_count() const { return step_count_; }      // that came back
+  // For how long, in all, at least one step was under way. Never waits.
+  std::uint64_t working_us() const;
+
  private:
   struct Live {
     GenerateRequest request;
     RequestStats stats;
     TimePoint submitted;
     TimePoint first_token;
+    std::uint32_t place = 0;  // in the line, as it was told
+    bool begun = false;       // has got a sequence
   };
   std::shared_ptr<Live> make_live(GenerateRequest request);
   void result_loop();
@@ -117,6 +131,10 @@ class PipelineClient {
   void end(RequestId id, FinishReason reason) REQUIRES(mutex_);
   void end_without_token(RequestId id) REQUIRES(mutex_);
   Result<void> pump() REQUIRES(mutex_);
+  Result<void> send_steps() REQUIRES(mutex_);
+  void tell_line() REQUIRES(mutex_);
+  void begin_reading(RequestId id, const std::shared_ptr<Live>& live) REQUIRES(mutex_);
+  void note_work() REQUIRES(mutex_);
   wire::LogitsRequest logits_for(const PlannedStep& step) REQUIRES(mutex_);
   void deliver() EXCLUDES(mutex_);
   void deliver_all() EXCLUDES(mutex_);
@@ -140,6 +158,11 @@ class PipelineClient {
   std::deque<std::function<void()>> events_ GUARDED_BY(mutex_);
   bool delivering_ GUARDED_BY(mutex_) = false;
   Condition delivered_;
+  std::uint64_t line_told_ GUARDED_BY(mutex_) = 0;  // its version
+  std::atomic<std::uint32_t> queued_count_ = 0;
+  std::atomic<std::uint64_t> step_count_ = 0;
+  std::atomic<std::uint64_t> worked_us_ = 0;        // until all had come back last
+  std::atomic<std::int64_t> working_since_us_ = 0;  // on the clock; 0: nothing is under way
   wire::MicroBatch batch_ GUARDED_BY(mutex_);
   std::vector<std::byte> body_ GUARDED_BY(mutex_);
 

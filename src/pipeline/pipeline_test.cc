@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "pipeline/handshake.h"
@@ -424,6 +425,57 @@ TEST(Pipeline, a_result_without_candidates_ends_the_request) {
                   .has_value());
   EXPECT_EQ(listener.wait().substr(0, 6), "failed");
   EXPECT_TRUE(listener.tokens.empty());
+}
+
+TEST(Pipeline, who_waits_is_told_the_place_and_then_that_reading_begins) {
+  FakePipeline pipeline(2, 1);
+  Listener first;
+  Listener second;
+  Listener third;
+  std::vector<std::string> news;  // of the third; one thread at a time delivers
+  Mutex mutex;
+  GenerateRequest request = request_for(prompt_of(12, 3), 2, third);
+  request.handler.queued = [&](std::uint32_t place) {
+    MutexLock lock(mutex);
+    news.push_back("place " + std::to_string(place));
+  };
+  request.handler.progress = [&](std::uint32_t done, std::uint32_t total, std::uint32_t reused) {
+    MutexLock lock(mutex);
+    news.push_back(fmt::format("read {}/{} ({})", done, total, reused));
+  };
+  // Long enough that it runs until it is cancelled.
+  const auto one = pipeline.client().generate(request_for(prompt_of(10, 1), 480, first));
+  const auto two = pipeline.client().generate(request_for(prompt_of(10, 2), 2, second));
+  ASSERT_TRUE(one && two);
+  ASSERT_TRUE(pipeline.client().generate(std::move(request)).has_value());
+  EXPECT_EQ(pipeline.client().queued_count(), 2U);
+  EXPECT_EQ(pipeline.client().sequences().at(0).request, *one);
+  pipeline.client().cancel(*one);
+  EXPECT_EQ(first.wait(), "cancelled");
+  EXPECT_EQ(second.wait(), "length");
+  EXPECT_EQ(third.wait(), "length");
+  EXPECT_EQ(pipeline.client().queued_count(), 0U);
+  MutexLock lock(mutex);
+  ASSERT_GE(news.size(), 4U);
+  EXPECT_EQ(news[0], "place 2");
+  EXPECT_EQ(news[1], "place 1");
+  EXPECT_EQ(news[2], "read 0/12 (0)") << "at once, not with the first chunk's end";
+  EXPECT_EQ(news.back(), "read 12/12 (0)");
+  EXPECT_GT(third.stats.queue_seconds, 0);
+  EXPECT_LE(third.stats.queue_seconds, third.stats.ttft_seconds);
+}
+
+TEST(Pipeline, working_time_passes_while_something_is_under_way_and_no_longer) {
+  FakePipeline pipeline(2);
+  EXPECT_EQ(pipeline.client().working_us(), 0U);
+  Listener listener;
+  ASSERT_TRUE(pipeline.client().generate(request_for(prompt_of(40, 2), 30, listener)).has_value());
+  EXPECT_EQ(listener.wait(), "length");
+  // The last step was for the last token, whose end was told after it came back.
+  const std::uint64_t worked = pipeline.client().working_us();
+  EXPECT_GT(worked, 0U);
+  EXPECT_EQ(pipeline.client().working_us(), worked);
+  EXPECT_GE(pipeline.client().step_count(), 30U);
 }
 
 TEST(Pipeline, counters_count_every_row_once_a_stage) {

@@ -43,6 +43,7 @@ Result<void> Scheduler::submit(Submission submission) {
   request.priority = submission.priority;
   requests_.emplace(submission.request, std::move(request));
   queue_.push_back(submission.request);
+  ++line_version_;
   return {};
 }
 
@@ -104,6 +105,7 @@ std::optional<std::uint32_t> Scheduler::best_lane(const Request& request) const 
 }
 
 void Scheduler::place(RequestId id, Request& request, std::uint32_t lane_index) {
+  ++line_version_;
   Lane& lane = lanes_[lane_index];
   const std::uint32_t keep = reusable(lane, request);
   const SequenceId sequence{lane_index};
@@ -249,6 +251,7 @@ void Scheduler::on_token(RequestId id, TokenId token) {
 void Scheduler::finish(RequestId id) {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;
+  ++line_version_;
   if (found->second.lane) {
     Lane& lane = lanes_[*found->second.lane];
     lane.owner.reset();
@@ -282,6 +285,45 @@ std::uint32_t Scheduler::token_count(RequestId id) const {
 std::uint32_t Scheduler::reused_count(RequestId id) const {
   const auto found = requests_.find(id);
   return found == requests_.end() ? 0 : found->second.reused;
+}
+
+bool Scheduler::has_sequence(RequestId id) const {
+  const auto found = requests_.find(id);
+  return found != requests_.end() && found->second.lane.has_value();
+}
+
+// In next_in_queue()'s order, if nobody joins meanwhile.
+std::vector<RequestId> Scheduler::line() const {
+  std::vector<RequestId> line(queue_.begin(), queue_.end());
+  std::stable_sort(line.begin(), line.end(), [this](RequestId a, RequestId b) {
+    const Request& one = requests_.at(a);
+    const Request& other = requests_.at(b);
+    const bool one_late = one.passed >= kPassedMax;
+    const bool other_late = other.passed >= kPassedMax;
+    if (one_late || other_late) return one_late && !other_late;
+    return one.priority > other.priority;
+  });
+  const auto idle = static_cast<std::size_t>(std::count_if(
+      lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.owner.has_value(); }));
+  line.erase(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(std::min(idle, line.size())));
+  return line;
+}
+
+std::vector<SequenceUse> Scheduler::sequences() const {
+  std::vector<SequenceUse> uses;
+  for (const Lane& lane : lanes_) {
+    SequenceUse use{.tokens = static_cast<std::uint32_t>(lane.tokens.size()),
+                    .request = lane.owner};
+    if (lane.owner) {
+      const Request& request = requests_.at(*lane.owner);
+      use.prompt_tokens = request.prompt_count;
+      use.read_tokens = std::min(request.sent, request.prompt_count);
+      use.reused_tokens = request.reused;
+      use.answer_tokens = static_cast<std::uint32_t>(request.tokens.size()) - request.prompt_count;
+    }
+    uses.push_back(use);
+  }
+  return uses;
 }
 
 }  // namespace salvage::pipeline

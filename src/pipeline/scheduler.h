@@ -81,6 +81,16 @@ struct PromptProgress {
   std::uint32_t total = 0;  // of the prompt
 };
 
+// What a sequence of the KV cache holds, and for whom.
+struct SequenceUse {
+  std::uint32_t tokens = 0;          // held, or on their way
+  std::optional<RequestId> request;  // unset: idle; the rest then is 0
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t read_tokens = 0;    // of the prompt, given to the stages or reused
+  std::uint32_t reused_tokens = 0;  // of these
+  std::uint32_t answer_tokens = 0;
+};
+
 struct StepOutcome {
   std::vector<ResultRow> rows;
   std::optional<PromptProgress> progress;  // of a request that still lives
@@ -108,6 +118,14 @@ class Scheduler {
   std::uint32_t token_count(RequestId request) const;
   // Prompt tokens that were already in the KV cache when the request started.
   std::uint32_t reused_count(RequestId request) const;
+  // Whether it has a sequence, so that its prompt is being read, or read.
+  bool has_sequence(RequestId request) const;
+  // Who waits for a sequence, in the order in which they would get one as things are. Those for
+  // whom one is idle wait for nobody and aren't listed.
+  std::vector<RequestId> line() const;
+  // Another one whenever line() or has_sequence() may have changed.
+  std::uint64_t line_version() const { return line_version_; }
+  std::vector<SequenceUse> sequences() const;
   bool has_room(RequestId request) const {
     return token_count(request) < limits_.context_per_sequence;
   }
@@ -165,6 +183,7 @@ class Scheduler {
   std::deque<SentStep> in_flight_;
   std::uint64_t next_step_ = 1;
   std::uint64_t use_counter_ = 0;
+  std::uint64_t line_version_ = 0;
 };
 
 }  // namespace salvage::pipeline

@@ -407,6 +407,52 @@ TEST(Scheduler, evaluation_asks_for_every_row_of_the_prompt) {
 }
 
 // Everything at once, by seed: submissions that share prefixes, cancels, replays, any interleaving.
+TEST(Scheduler, who_waits_for_a_sequence_stands_in_line_by_priority_then_age) {
+  Scheduler scheduler({.sequence_count = 1, .in_flight_max = 1});
+  const auto submit = [&](std::uint64_t id, std::int32_t priority) {
+    ASSERT_TRUE(scheduler.submit({RequestId{id}, tokens_from(0, 4), false, priority}).has_value());
+  };
+  submit(1, 0);
+  EXPECT_TRUE(scheduler.line().empty()) << "a sequence is idle";
+  EXPECT_FALSE(scheduler.has_sequence(RequestId{1}));
+  const auto step = scheduler.next();
+  ASSERT_TRUE(step);
+  EXPECT_TRUE(scheduler.has_sequence(RequestId{1}));
+  const std::uint64_t version = scheduler.line_version();
+  submit(2, 0);
+  submit(3, 5);
+  submit(4, 0);
+  EXPECT_NE(scheduler.line_version(), version);
+  EXPECT_EQ(scheduler.line(), (std::vector<RequestId>{{3}, {2}, {4}}));
+  // The sequence is free, but nobody has got it yet: the first one doesn't wait for anybody.
+  scheduler.finish(RequestId{1});
+  EXPECT_EQ(scheduler.line(), (std::vector<RequestId>{{2}, {4}}));
+  ASSERT_TRUE(scheduler.on_result(step->step).has_value());
+  ASSERT_TRUE(scheduler.next());
+  EXPECT_TRUE(scheduler.has_sequence(RequestId{3})) << "as the line said";
+  EXPECT_EQ(scheduler.line(), (std::vector<RequestId>{{2}, {4}}));
+}
+
+TEST(Scheduler, sequences_tell_what_they_hold_and_for_whom) {
+  Driver driver({.stage_count = 1, .sequence_count = 2, .rows_max = 16, .chunk_rows = 4});
+  const RequestId first = driver.submit(tokens_from(0, 10), 3);
+  driver.send_all();
+  const auto busy = driver.scheduler.sequences();
+  ASSERT_EQ(busy.size(), 2U);
+  EXPECT_EQ(busy[0].request, first);
+  EXPECT_EQ(busy[0].prompt_tokens, 10U);
+  EXPECT_EQ(busy[0].read_tokens, busy[0].tokens);
+  EXPECT_EQ(busy[0].answer_tokens, 0U);
+  EXPECT_FALSE(busy[1].request);
+  driver.run();
+  const auto idle = driver.scheduler.sequences();
+  EXPECT_FALSE(idle[0].request);
+  EXPECT_EQ(idle[0].tokens, 12U) << "the prompt and the answer but its last token";
+  driver.submit(tokens_from(0, 10), 3);
+  driver.run();
+  EXPECT_EQ(driver.scheduler.sequences()[0].reused_tokens, 0U) << "idle again";
+}
+
 TEST(Scheduler, random_histories_change_no_answer) {
   for (std::uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
