@@ -55,6 +55,9 @@ struct StageInfo {
   std::uint64_t pid = 0;
   std::optional<StageCounters> counters;
   std::optional<double> busy;  // share of the last ten seconds
+  // Share of the time, in these, in which the pipeline had work and this stage did none of it.
+  // Unset while nothing is asked.
+  std::optional<double> bubble;
 };
 
 // One link of a pipeline. The coordinator is where no stage is named.
@@ -78,7 +81,12 @@ struct DeploymentInfo {
   std::vector<LinkInfo> links;                // of a ready pipeline, once its stages have reported
   std::vector<std::string> exact_conditions;  // why bits are not promised; empty = they are
   std::uint32_t context = 0;
-  std::uint32_t requests_running = 0;
+  std::uint32_t sequences = 0;         // answers that can be made at once
+  std::uint32_t requests_running = 0;  // and waiting
+  std::uint32_t requests_queued = 0;   // of these, without a sequence yet
+  // Share of the last ten seconds in which a step was under way.
+  std::optional<double> working;
+  std::uint64_t steps = 0;  // of this plan
 };
 
 struct ModelInfo {
@@ -87,6 +95,11 @@ struct ModelInfo {
   std::uint64_t bytes = 0;
   std::uint32_t layer_count = 0;
   std::string architecture;
+  std::string quantisation;  // the type of most weights: "q4_K"
+  std::uint64_t parameter_count = 0;
+  std::uint32_t context_length = 0;  // that it was trained with
+  std::uint64_t vocabulary_size = 0;
+  std::uint32_t hidden_size = 0;                            // of a row
   std::vector<std::pair<std::string, std::uint64_t>> held;  // by node name: bytes of its pieces
   bool complete = false;                                    // every piece is somewhere in reach
   bool loaded = false;

@@ -31,6 +31,14 @@ StageInfo stage_info(const cluster::StageStatus& status, const Entry::Stage& kno
   return info;
 }
 
+// A stage that is idle while no other has work either waits for nobody.
+void add_bubbles(DeploymentInfo& info) {
+  if (info.working.value_or(0) <= 0) return;
+  for (StageInfo& stage : info.stages) {
+    if (stage.busy) stage.bubble = std::clamp(1 - *stage.busy / *info.working, 0.0, 1.0);
+  }
+}
+
 // Why the answers of these stages are not promised to be one machine's, bit for bit.
 void add_exact_conditions(const std::vector<StageInfo>& stages,
                           std::vector<std::string>& conditions) {
@@ -93,8 +101,14 @@ ModelInfo Service::info_of(const model::CatalogueEntry& entry) {
   info.name = entry.name;
   info.bytes = entry.bytes();
   if (const auto known = manifest(info.model)) {
-    info.layer_count = (*known)->layer_count;
-    info.architecture = (*known)->architecture;
+    const model::Manifest& facts = **known;
+    info.layer_count = facts.layer_count;
+    info.architecture = facts.architecture;
+    if (!facts.types.empty()) info.quantisation = facts.types.front().type;
+    info.parameter_count = facts.parameter_count;
+    info.context_length = facts.context_length;
+    info.vocabulary_size = facts.vocabulary_size;
+    info.hidden_size = facts.embedding_length;
   }
   std::set<PieceDigest> somewhere;
   for (const NodeId& node : membership_->online()) {
@@ -222,13 +236,20 @@ DeploymentInfo Service::info_of(const Entry& entry) const {
   info.status = entry.deployment.status();
   const cluster::DeploymentOptions& wish = entry.deployment.record().options;
   info.context = wish.context_per_sequence;
-  if (entry.pipeline) info.requests_running = entry.pipeline->running();
+  info.sequences = wish.sequence_count;
+  if (entry.pipeline) {
+    info.requests_running = entry.pipeline->running();
+    info.requests_queued = entry.pipeline->client().queued_count();
+    info.steps = entry.pipeline->client().step_count();
+    if (const auto sent = entry.sent.at(parts_.clock.now())) info.working = sent->busy;
+  }
   for (std::size_t i = 0; i < info.status.stages.size(); ++i) {
     const auto known = entry.stages.find(StageIndex{static_cast<std::uint32_t>(i)});
     info.stages.push_back(stage_info(info.status.stages[i],
                                      known == entry.stages.end() ? Entry::Stage{} : known->second,
                                      parts_.clock.now()));
   }
+  add_bubbles(info);
   info.links = links_of(entry);
   if (wish.hidden_type != "f32" && info.stages.size() > 1) {
     info.exact_conditions.push_back(fmt::format("hidden states travel as {}", wish.hidden_type));

@@ -108,7 +108,8 @@ void Service::tick() {
   }
   for (auto& [model, entry] : entries_) {
     if (entry->pipeline) {
-      entry->sent.add(now, {.bytes_out = entry->pipeline->bytes_out(),
+      entry->sent.add(now, {.busy_us = entry->pipeline->client().working_us(),
+                            .bytes_out = entry->pipeline->bytes_out(),
                             .out_busy_us = entry->pipeline->out_busy_us()});
     }
     act(*entry, entry->deployment.tick(now));

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +39,9 @@ class Vocabulary {
   // give nothing unless `special`. Ids out of range give nothing.
   virtual std::string piece(TokenId token, bool special) const = 0;
   virtual bool ends_generation(TokenId token) const = 0;
+  // What stands before a text and behind an answer by itself; unset: this model has none.
+  virtual std::optional<TokenId> begin_token() const = 0;
+  virtual std::optional<TokenId> end_token() const = 0;
 };
 
 class ChatFormat;  // engine/chat.h

@@ -100,6 +100,7 @@ void add_weights(const Gguf& model, Manifest& manifest) {
     type.type = std::string(tensor_type_name(tensor.type));
     type.tensor_count += 1;
     type.bytes += tensor.bytes;
+    manifest.parameter_count += tensor.element_count();
     const auto layer = layer_of_tensor(tensor.name);
     if (layer && *layer < manifest.layer_count) {
       manifest.layers[*layer].weight_bytes += tensor.bytes;

@@ -42,6 +42,7 @@ struct Manifest {
   std::vector<LayerFacts> layers;
   std::vector<TypeFacts> types;        // most bytes first
   std::uint64_t file_bytes = 0;        // of all parts
+  std::uint64_t parameter_count = 0;   // numbers in all tensors
   std::uint64_t embedding_bytes = 0;   // token_embd
   std::uint64_t output_bytes = 0;      // the last stage's matrix: output, or token_embd if tied
   bool output_is_embedding = false;    // tied

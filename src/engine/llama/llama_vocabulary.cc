@@ -169,6 +169,16 @@ std::string LlamaVocabulary::piece(TokenId token, bool special) const {
   return text;
 }
 
+std::optional<TokenId> LlamaVocabulary::begin_token() const {
+  const TokenId token = llama_vocab_bos(vocabulary_);
+  return has(token) ? std::optional(token) : std::nullopt;
+}
+
+std::optional<TokenId> LlamaVocabulary::end_token() const {
+  const TokenId token = llama_vocab_eos(vocabulary_);
+  return has(token) ? std::optional(token) : std::nullopt;
+}
+
 bool LlamaVocabulary::ends_generation(TokenId token) const {
   return has(token) && llama_vocab_is_eog(vocabulary_, token);
 }

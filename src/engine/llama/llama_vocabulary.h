@@ -26,6 +26,8 @@ class LlamaVocabulary final : public Vocabulary {
                                         TokenizeOptions options) const override;
   std::string piece(TokenId token, bool special) const override;
   bool ends_generation(TokenId token) const override;
+  std::optional<TokenId> begin_token() const override;
+  std::optional<TokenId> end_token() const override;
 
   // A prompt in parts (shield.h): the same tokens as of the whole text wherever no part is plain.
   Result<std::vector<TokenId>> tokenize_prompt(std::span<const PromptPart> parts) const;
