@@ -78,6 +78,10 @@ void AnswerStream::handle(const Accepted& accepted) {
 
 void AnswerStream::handle(const Queued& queued) {
   out_ += sse_news({{"stage", "queued"}, {"place", queued.place}});
+  if (!info_.return_progress) return;
+  write_progress({.total_tokens = so_far_.prompt_tokens,
+                  .time_ms = queued.time_ms,
+                  .queue_place = queued.place});
 }
 
 void AnswerStream::handle(const PromptProgress& progress) {

@@ -94,6 +94,10 @@ TEST(Answer, progress_that_was_asked_for_is_llama_cpps_field) {
     ASSERT_EQ(data.size(), 1U);
     EXPECT_EQ(to_line(data[0]["prompt_progress"]),
               R"({"total":2048,"cache":512,"processed":812,"time_ms":300})");
+    const auto queued = data_of(stream->take(Queued{.place = 2, .time_ms = 40}));
+    ASSERT_EQ(queued.size(), 1U);
+    EXPECT_EQ(to_line(queued[0]["prompt_progress"]),
+              R"({"total":10,"cache":0,"processed":0,"time_ms":40,"queue_place":2})");
     EXPECT_EQ(stream->take(PromptProgress{.choice = 7}).find("data:"), std::string::npos)
         << "there is no such choice";
   }

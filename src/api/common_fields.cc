@@ -52,6 +52,11 @@ void read_stream(const Fields& fields, GenerateRequest& request) {
   fields.flag("return_progress", request.return_progress);
   fields.flag("timings_per_token", request.timings_per_token);
   fields.flag("return_tokens", request.return_tokens);
+  std::int32_t ping = 0;
+  if (fields.find("sse_ping_interval") != nullptr &&
+      fields.whole("sse_ping_interval", ping, {-1, kTokensMax})) {
+    request.ping_seconds = static_cast<std::uint32_t>(std::max(ping, 0));
+  }
   const Json* options = fields.object("stream_options");
   if (options == nullptr) return;
   const Fields nested(*options, fields.path("stream_options."), fields.complaint());

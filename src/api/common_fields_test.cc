@@ -63,6 +63,14 @@ TEST(CommonFields, the_tier_says_who_goes_first) {
   }
 }
 
+TEST(CommonFields, pings_come_as_often_as_asked_for_or_never) {
+  EXPECT_EQ(taken_with(R"("sse_ping_interval": 5)").ping_seconds, 5U);
+  EXPECT_EQ(taken_with(R"("sse_ping_interval": -1)").ping_seconds, 0U);
+  EXPECT_EQ(taken_with(R"("sse_ping_interval": null)").ping_seconds, std::nullopt);
+  EXPECT_EQ(taken_with("\"n\": 1").ping_seconds, std::nullopt);
+  EXPECT_EQ(refused_with(R"("sse_ping_interval": -2)").param, "sse_ping_interval");
+}
+
 TEST(CommonFields, fields_of_nobody_are_tolerated) {
   taken_with(R"("store": true, "service_tier": {"a": 1}, "x": [[]], "metadata": 5,
                 "speculative.n_max": 3, "backend_sampling": true, "lora": [], "n_indent": 0)");

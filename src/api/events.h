@@ -25,7 +25,8 @@ struct Accepted {
 };
 
 struct Queued {
-  std::uint32_t place = 1;  // 1: next
+  std::uint32_t place = 1;   // 1: next
+  std::int64_t time_ms = 0;  // since the request was accepted
 };
 
 struct PromptProgress {
@@ -33,7 +34,8 @@ struct PromptProgress {
   std::uint32_t total_tokens = 0;
   std::uint32_t cached_tokens = 0;  // of the total, found in the KV cache
   std::uint32_t done_tokens = 0;    // of the total, cached ones among them
-  std::int64_t time_ms = 0;         // since the prompt was begun
+  std::int64_t time_ms = 0;         // since the request was accepted
+  std::uint32_t queue_place = 0;    // not begun, for it waits: 1 is next
 };
 
 struct TopLogprob {
@@ -57,6 +59,7 @@ struct EchoedPrompt {
 };
 
 struct Timings {
+  double queue_ms = 0;  // before; not in clients' timings
   std::uint32_t cached_tokens = 0;
   std::uint32_t prompt_tokens = 0;  // that were computed
   double prompt_ms = 0;

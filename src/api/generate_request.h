@@ -69,6 +69,7 @@ struct GenerateRequest {
   std::optional<Json> json_schema;          // the answer follows it; an object or a boolean
   std::string grammar;                      // GBNF
   std::optional<std::uint32_t> tokens_max;  // unset: to the end of the context; 0: read the prompt
+  // Of the answer, from its first token on; it ends behind the line that is being written then.
   std::optional<std::int64_t> predict_ms_max;
   std::vector<std::string> stop;
   std::uint32_t choices = 1;                  // answers to each prompt
@@ -85,7 +86,9 @@ struct GenerateRequest {
   bool return_progress = false;
   bool timings_per_token = false;
   bool return_tokens = false;
-  bool echo = false;                         // the prompt is repeated before the answer
+  bool echo = false;  // the prompt is repeated before the answer
+  // Seconds of silence before a stream is pinged; 0: never. Unset: as the server does.
+  std::optional<std::uint32_t> ping_seconds;
   std::vector<std::string> response_fields;  // llama.cpp: only these of the last JSON
   std::vector<std::string> custom_tools;     // Responses: tools of free text, made functions here
   Json response_echo = Json::object();       // Responses: fields that the answer repeats

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <initializer_list>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -50,6 +51,23 @@ std::string names_of(std::span<const ModelEntry> models) {
   }
   if (models.size() > kNamesShownMax) names += ", ...";
   return names.empty() ? "none" : names;
+}
+
+// The one model in one of these states, if there is exactly one.
+const ModelEntry* only_in(std::span<const ModelEntry> models,
+                          std::initializer_list<ModelState> states) {
+  const ModelEntry* only = nullptr;
+  for (const ModelEntry& model : models) {
+    if (std::find(states.begin(), states.end(), model.state) == states.end()) continue;
+    if (only != nullptr) return nullptr;
+    only = &model;
+  }
+  return only;
+}
+
+bool has_loaded(std::span<const ModelEntry> models) {
+  return std::any_of(models.begin(), models.end(),
+                     [](const ModelEntry& model) { return model.state == ModelState::kLoaded; });
 }
 
 ApiError no_model(std::span<const ModelEntry> models, std::string_view name) {
@@ -141,11 +159,11 @@ Parsed<const ModelEntry*> find_model(std::span<const ModelEntry> models, std::st
   const auto exactly = [](std::string_view text) { return text; };
   const auto loosely = [](std::string_view text) { return lower(without_latest(text)); };
   if (name.empty()) {
-    const auto is_loaded = [](const ModelEntry& model) {
-      return model.state == ModelState::kLoaded;
-    };
-    const auto first = std::find_if(models.begin(), models.end(), is_loaded);
-    if (std::count_if(models.begin(), models.end(), is_loaded) == 1) return &*first;
+    const ModelEntry* only = only_in(models, {ModelState::kLoaded});
+    const bool any_loaded = only != nullptr || has_loaded(models);
+    // It will answer soon, and says so.
+    if (!any_loaded) only = only_in(models, {ModelState::kLoading, ModelState::kDownloading});
+    if (only != nullptr) return only;
     return fail(no_model(models, name));
   }
   if (const ModelEntry* found = find_by(models, name, exactly)) return found;

@@ -35,7 +35,8 @@ struct ModelEntry {
 };
 
 // The entry that a client means: by its id, an alias, either in other capitals, or with ":latest"
-// behind it. A client that names none means the only one that is loaded.
+// behind it. A client that names none means the only one that is loaded, or, if none is, on its
+// way.
 Parsed<const ModelEntry*> find_model(std::span<const ModelEntry> models, std::string_view name);
 
 // OpenAI's list with what llama.cpp's page and other front ends read, or Anthropic's.

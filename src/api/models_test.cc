@@ -52,6 +52,12 @@ TEST(Models, no_name_means_the_only_one_that_is_loaded) {
   EXPECT_EQ((*find_model(models, ""))->id, "Qwen3-4B-Q4_K_M");
   models[1].state = ModelState::kLoaded;
   EXPECT_FALSE(find_model(models, ""));
+  models[1].state = ModelState::kLoading;
+  EXPECT_EQ((*find_model(models, ""))->id, models[0].id) << "the loaded one";
+  models[0].state = ModelState::kUnloaded;
+  EXPECT_EQ((*find_model(models, ""))->id, models[1].id) << "the one that will be soon";
+  models[0].state = ModelState::kDownloading;
+  EXPECT_FALSE(find_model(models, "")) << "two of them";
 }
 
 TEST(Models, the_list_leaves_out_what_is_not_known) {

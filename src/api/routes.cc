@@ -1,6 +1,7 @@
 #include "api/routes.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -13,7 +14,7 @@
 namespace salvage::api {
 namespace {
 
-enum class Method { kGet, kPost };
+enum class Method { kGet, kPost, kDelete };
 
 struct RouteRow {
   std::string_view path;  // without /v1
@@ -43,6 +44,7 @@ constexpr RouteRow kRoutes[] = {
     {"/slots", Method::kGet, Route::kSlots, Dress::kLlama, false},
     {"/metrics", Method::kGet, Route::kMetrics, Dress::kLlama, false},
     {"/requests", Method::kGet, Route::kRequests, Dress::kOpenAi, true},
+    {"/cluster", Method::kGet, Route::kCluster, Dress::kOpenAi, true},
 };
 
 // Known to clients, but not what this program does: never a 200, never an "unknown path".
@@ -72,21 +74,6 @@ int hex_digit(char c) {
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
   return -1;
-}
-
-std::string percent_decoded(std::string_view text) {
-  std::string decoded;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const int high = text[i] == '%' && i + 2 < text.size() ? hex_digit(text[i + 1]) : -1;
-    const int low = high >= 0 ? hex_digit(text[i + 2]) : -1;
-    if (low >= 0) {
-      decoded.push_back(static_cast<char>(high * 16 + low));
-      i += 2;
-    } else {
-      decoded.push_back(text[i]);
-    }
-  }
-  return decoded;
 }
 
 // How many letters must be put in, taken out or changed (Levenshtein); both texts are short.
@@ -156,7 +143,10 @@ Parsed<RouteMatch> allowed(const RouteWish& wish, Method method, RouteMatch matc
     return match;
   }
   if (method == Method::kPost && wish.method == "POST") return match;
-  const char* allow = method == Method::kGet ? "GET, HEAD" : "POST";
+  if (method == Method::kDelete && wish.method == "DELETE") return match;
+  const char* allow = method == Method::kGet    ? "GET, HEAD"
+                      : method == Method::kPost ? "POST"
+                                                : "DELETE";
   return fail(ApiError{.kind = ErrorKind::kMethodNotAllowed,
                        .message = fmt::format("the method {} is not served here, only {}",
                                               in_quotes(wish.method), allow),
@@ -190,6 +180,12 @@ Parsed<RouteMatch> match_path(const RouteWish& wish, const std::string& path) {
     if (row.path != path) continue;
     return allowed(wish, row.method, {.route = row.route, .is_public = row.is_public});
   }
+  constexpr std::string_view kRequestPrefix = "/requests/";
+  if (path.starts_with(kRequestPrefix)) {
+    return allowed(wish, Method::kDelete,
+                   {.route = Route::kRequest,
+                    .argument = percent_decoded(path.substr(kRequestPrefix.size()))});
+  }
   constexpr std::string_view kModelPrefix = "/models/";
   if (path.starts_with(kModelPrefix)) {
     return allowed(
@@ -205,6 +201,48 @@ Parsed<RouteMatch> match_path(const RouteWish& wish, const std::string& path) {
 }
 
 }  // namespace
+
+std::string percent_decoded(std::string_view text) {
+  std::string decoded;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const int high = text[i] == '%' && i + 2 < text.size() ? hex_digit(text[i + 1]) : -1;
+    const int low = high >= 0 ? hex_digit(text[i + 2]) : -1;
+    if (low >= 0) {
+      decoded.push_back(static_cast<char>(high * 16 + low));
+      i += 2;
+    } else {
+      decoded.push_back(text[i]);
+    }
+  }
+  return decoded;
+}
+
+std::string_view route_name(Route route) {
+  static constexpr std::array<std::string_view, kRouteCount> kNames = {
+      "/",
+      "/health",
+      "/v1/models",
+      "/v1/models/NAME",
+      "/v1/chat/completions",
+      "/v1/chat/completions/input_tokens",
+      "/v1/completions",
+      "/v1/responses",
+      "/v1/responses/input_tokens",
+      "/v1/messages",
+      "/v1/messages/count_tokens",
+      "/completion",
+      "/tokenize",
+      "/detokenize",
+      "/apply-template",
+      "/props",
+      "/slots",
+      "/metrics",
+      "/v1/requests",
+      "/v1/requests/ID",
+      "/v1/cluster",
+  };
+  return kNames[static_cast<std::size_t>(route)];
+}
 
 RouteAnswer match_route(const RouteWish& wish) {
   if (wish.target.size() > kPathBytesMax || !wish.target.starts_with('/')) {

@@ -4,6 +4,7 @@
 // path counts with and without /v1, doubled slashes and a doubled /v1 are one, and the query is
 // nobody's business here. What isn't served gets a hint at the nearest that is. Pure, any thread.
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -31,7 +32,13 @@ enum class Route {
   kSlots,
   kMetrics,
   kRequests,
+  kRequest,  // DELETE; `argument` is its id
+  kCluster,
 };
+inline constexpr std::size_t kRouteCount = static_cast<std::size_t>(Route::kCluster) + 1;
+
+// How documents and metrics spell it: "/v1/chat/completions", "/v1/models/NAME".
+std::string_view route_name(Route route);
 
 struct RouteWish {
   std::string_view method;
@@ -52,5 +59,8 @@ struct RouteAnswer {
 };
 
 RouteAnswer match_route(const RouteWish& wish);
+
+// "%2F" is "/"; what is no such code stays as it is.
+std::string percent_decoded(std::string_view text);
 
 }  // namespace salvage::api

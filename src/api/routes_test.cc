@@ -3,6 +3,8 @@
 
 #include "api/routes.h"
 
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "api/limits.h"
@@ -42,8 +44,9 @@ TEST(Routes, every_endpoint_answers_with_and_without_v1) {
     EXPECT_EQ(route_of("POST", "/v1" + path), route);
   }
   const std::pair<std::string, Route> gets[] = {
-      {"/health", Route::kHealth}, {"/models", Route::kModels},   {"/props", Route::kProps},
-      {"/slots", Route::kSlots},   {"/metrics", Route::kMetrics}, {"/requests", Route::kRequests},
+      {"/health", Route::kHealth},   {"/models", Route::kModels},   {"/props", Route::kProps},
+      {"/slots", Route::kSlots},     {"/metrics", Route::kMetrics}, {"/requests", Route::kRequests},
+      {"/cluster", Route::kCluster},
   };
   for (const auto& [path, route] : gets) {
     EXPECT_EQ(route_of("GET", path), route);
@@ -74,12 +77,29 @@ TEST(Routes, a_model_is_named_by_all_that_follows) {
   EXPECT_EQ(answer.match->argument, "org/name/x:Q4 a%zz%4");
 }
 
+TEST(Routes, a_request_is_ended_by_its_id) {
+  const RouteAnswer answer = match_route({.method = "DELETE", .target = "/v1/requests/req_1%20a"});
+  ASSERT_TRUE(answer.match);
+  EXPECT_EQ(answer.match->route, Route::kRequest);
+  EXPECT_EQ(answer.match->argument, "req_1 a");
+  EXPECT_EQ(error_of("GET", "/v1/requests/req_1").allow, "DELETE");
+  EXPECT_EQ(error_of("DELETE", "/v1/requests").allow, "GET, HEAD");
+}
+
+TEST(Routes, every_route_has_a_name_of_its_own) {
+  std::set<std::string_view> names;
+  for (std::size_t i = 0; i < kRouteCount; ++i) names.insert(route_name(static_cast<Route>(i)));
+  EXPECT_EQ(names.size(), kRouteCount);
+  EXPECT_EQ(route_name(Route::kTokenize), "/tokenize");
+  EXPECT_EQ(route_name(Route::kMessages), "/v1/messages");
+}
+
 TEST(Routes, only_health_and_the_page_are_public) {
   for (const char* target : {"/health", "/v1/health", "/", "/index.html", "/assets/a.js"}) {
     EXPECT_TRUE(match_route({.method = "GET", .target = target}).match->is_public) << target;
   }
   for (const char* target :
-       {"/v1/models", "/models/x", "/props", "/slots", "/metrics", "/v1/requests"}) {
+       {"/v1/models", "/models/x", "/props", "/slots", "/metrics", "/v1/requests", "/v1/cluster"}) {
     EXPECT_FALSE(match_route({.method = "GET", .target = target}).match->is_public) << target;
   }
   EXPECT_FALSE(match_route({.method = "POST", .target = "/tokenize"}).match->is_public);

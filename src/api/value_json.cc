@@ -99,10 +99,12 @@ Json timings_json(const Timings& timings) {
 }
 
 Json progress_json(const PromptProgress& progress) {
-  return {{"total", progress.total_tokens},
-          {"cache", progress.cached_tokens},
-          {"processed", progress.done_tokens},
-          {"time_ms", progress.time_ms}};
+  Json json{{"total", progress.total_tokens},
+            {"cache", progress.cached_tokens},
+            {"processed", progress.done_tokens},
+            {"time_ms", progress.time_ms}};
+  if (progress.queue_place != 0) json["queue_place"] = progress.queue_place;
+  return json;
 }
 
 Json progress_news(const PromptProgress& progress) {
