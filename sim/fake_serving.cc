@@ -126,7 +126,7 @@ coordinator::PipelineOrder FakeServing::order() const {
                                              .logit_rows_max = options_.rows_max},
                                             {});
   order.vocabulary_size = kFakeVocabulary;
-  order.text = make_fake_text();
+  order.text = make_fake_text(options_.script);
   order.broken = [](const Error&) {};
   return order;
 }
@@ -188,7 +188,7 @@ std::vector<api::ModelEntry> FakeServing::models() {
 
 Result<gateway::ReadyModel> FakeServing::ready(const std::string& model) {
   if (!model.empty() && model != kName) return fail(ErrorCode::kNotFound, "no such model");
-  return gateway::ReadyModel{std::string(kName), pipeline_};
+  return gateway::ReadyModel{std::string(kName), pipeline_, {}};
 }
 
 }  // namespace salvage::sim

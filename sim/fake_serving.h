@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,6 +30,7 @@ struct FakeServingOptions {
   std::uint32_t sequence_count = 4;
   std::uint32_t context = 500;  // tokens of a sequence
   std::uint32_t rows_max = 16;
+  std::optional<std::string> script = {};  // what every answer says (fake_text.h)
 };
 
 // Lets micro-batches through, all of them or one by one.
@@ -57,6 +59,7 @@ class FakeServing final : public gateway::ServingBackend {
 
   std::vector<api::ModelEntry> models() override;
   Result<gateway::ReadyModel> ready(const std::string& model) override;
+  gateway::ClusterGlance glance() override { return {}; }
 
   // Before each micro-batch of the first stage.
   StepGate& gate() { return gate_; }

@@ -35,6 +35,8 @@ class FakeVocabulary final : public engine::Vocabulary {
   }
   std::string piece(TokenId token, bool /*special*/) const override { return fake_piece(token); }
   bool ends_generation(TokenId token) const override { return token == kFakeEndToken; }
+  std::optional<TokenId> begin_token() const override { return std::nullopt; }
+  std::optional<TokenId> end_token() const override { return kFakeEndToken; }
 };
 
 class FakeSampler final : public engine::Sampler {
@@ -61,6 +63,28 @@ class FakeSampler final : public engine::Sampler {
 
   const bool reports_;
   std::optional<engine::Logprobs> logprobs_;
+};
+
+// Writes its text, whatever the logits say.
+class ScriptSampler final : public engine::Sampler {
+ public:
+  explicit ScriptSampler(std::string text) : text_(std::move(text)) {}
+  std::uint32_t candidates_wanted() const override { return 1; }
+  TokenId choose(std::span<const float> /*logits*/) override { return next(); }
+  TokenId choose(const engine::TopLogits& /*top*/) override { return next(); }
+  const std::optional<engine::Logprobs>& logprobs() const override { return none_; }
+  void accept(TokenId /*token*/) override { ++written_; }
+  void accept_prompt(TokenId /*token*/) override {}
+
+ private:
+  TokenId next() const {
+    if (written_ >= text_.size()) return kFakeEndToken;
+    const std::size_t piece = kPieces.find(text_[written_]);
+    return piece == std::string_view::npos ? kFakeEndToken : static_cast<TokenId>(piece);
+  }
+  const std::string text_;
+  std::size_t written_ = 0;
+  const std::optional<engine::Logprobs> none_;
 };
 
 class FakeParser final : public engine::ChatParser {
@@ -105,12 +129,13 @@ std::string fake_piece(TokenId token) {
   return std::string(1, kPieces[static_cast<std::size_t>(token)]);
 }
 
-engine::TextTools make_fake_text() {
+engine::TextTools make_fake_text(const std::optional<std::string>& script) {
   engine::TextTools tools;
   const auto vocabulary = std::make_shared<FakeVocabulary>();
   tools.vocabulary = vocabulary;
   tools.make_sampler =
-      [](const engine::SamplingOptions& options) -> Result<std::unique_ptr<engine::Sampler>> {
+      [script](const engine::SamplingOptions& options) -> Result<std::unique_ptr<engine::Sampler>> {
+    if (script) return std::make_unique<ScriptSampler>(*script);
     return std::make_unique<FakeSampler>(options.logprobs);
   };
   tools.make_schema_grammar = [](const nlohmann::ordered_json&) -> Result<engine::AnswerGrammar> {

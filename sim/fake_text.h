@@ -5,6 +5,9 @@
 // byte is a hash of it. Chats are read line by line and answered as they come.
 // Thread rule and failures: as engine/text.h.
 
+#include <optional>
+#include <string>
+
 #include "engine/text.h"
 
 namespace salvage::sim {
@@ -15,6 +18,8 @@ inline constexpr TokenId kFakeEndToken = 49;
 // The byte that a token is.
 std::string fake_piece(TokenId token);
 
-engine::TextTools make_fake_text();
+// `script`: what every answer says, then its end; of the pieces above. Unset: what the engine's
+// logits say.
+engine::TextTools make_fake_text(const std::optional<std::string>& script = {});
 
 }  // namespace salvage::sim

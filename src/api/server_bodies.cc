@@ -48,12 +48,6 @@ std::string slots_body(std::span<const SlotInfo> slots) {
   return to_line(list);
 }
 
-std::string input_count_body(std::uint64_t tokens) {
-  Json json{{"object", "response.input_tokens"}};
-  json["input_tokens"] = tokens;
-  return to_line(json);
-}
-
 std::string cancelled_body(std::string_view id) {
   Json json{{"id", id}, {"object", "request"}};
   json["cancelled"] = true;

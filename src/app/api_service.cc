@@ -1,5 +1,6 @@
 #include "app/api_service.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "app/words.h"
 #include "base/ip_address.h"
 #include "base/random.h"
+#include "engine/chat.h"
 #include "transport/tcp/plain_stream.h"
 
 namespace salvage::app {
@@ -18,9 +20,9 @@ namespace {
 constexpr std::size_t kKeyBytes = 24;
 constexpr std::string_view kKeyPrefix = "sk-slv-";
 
-std::int64_t wall_seconds() {
+std::int64_t wall_ms() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
 std::string url_of(const std::string& address, std::uint16_t port) {
@@ -35,11 +37,34 @@ api::ModelState state_of(const cluster::DeploymentStatus& status) {
   return status.wanted ? api::ModelState::kLoading : api::ModelState::kUnloaded;
 }
 
+// Having the weights is half of the way, loading them the other.
+double progress_of(const coordinator::DeploymentInfo& deployment) {
+  double sum = 0;
+  for (const coordinator::StageInfo& stage : deployment.stages) {
+    const cluster::StageStatus& status = stage.status;
+    switch (status.state) {
+      case cluster::StageState::kFetching:
+        if (status.fetch_bytes > 0) {
+          sum += 0.5 * static_cast<double>(std::min(status.fetched_bytes, status.fetch_bytes)) /
+                 static_cast<double>(status.fetch_bytes);
+        }
+        break;
+      case cluster::StageState::kLoaded:
+        sum += 1;
+        break;
+      default:
+        sum += 0.5 + 0.5 * std::clamp(status.load_fraction, 0.0, 1.0);
+    }
+  }
+  return deployment.stages.empty() ? 0 : sum / static_cast<double>(deployment.stages.size());
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ApiService>> ApiService::start(const ApiOptions& options,
                                                       state::StateDb& state,
                                                       coordinator::Coordinator& coordinator,
+                                                      gateway::RequestLedger& ledger,
                                                       const Clock& clock) {
   std::unique_ptr<ApiService> service(new ApiService(coordinator, clock));
   const auto ip = parse_ip_address(options.address);
@@ -61,12 +86,13 @@ Result<std::unique_ptr<ApiService>> ApiService::start(const ApiOptions& options,
   }
   api.keys_required = service->keys_required_;
   api.fingerprint = fmt::format("salvage-{}-llama.cpp-{}", kVersion, kLlamaPin);
-  api.wall_seconds = wall_seconds;
+  api.wall_ms = wall_ms;
   gateway::HttpServiceOptions http;
   ASSIGN_OR_RETURN(http.listener, transport::listen_plainly(options.address, options.port));
   http.clock = &clock;
   service->url_ = url_of(options.address, http.listener->port());
-  service->handler_ = std::make_unique<gateway::ApiHandler>(std::move(api), *service, clock);
+  service->handler_ =
+      std::make_unique<gateway::ApiHandler>(std::move(api), *service, ledger, clock);
   service->service_ = gateway::HttpService::start(std::move(http), *service->handler_);
   return service;
 }
@@ -80,11 +106,18 @@ std::vector<api::ModelEntry> ApiService::models() {
     api::ModelEntry entry;
     entry.id = model.name;
     entry.bytes = model.bytes;
+    entry.trained_context_tokens = model.context_length;
+    entry.parameter_count = model.parameter_count;
+    entry.vocabulary_size = static_cast<std::uint32_t>(model.vocabulary_size);
+    entry.hidden_size = model.hidden_size;
+    entry.quantisation = model.quantisation;
     for (const coordinator::DeploymentInfo& one : deployments) {
-      if (one.model_name != model.name) continue;
+      if (one.status.model != model.model) continue;
       entry.state = state_of(one.status);
       entry.context_tokens = one.context;
+      if (entry.state == api::ModelState::kLoading) entry.progress = progress_of(one);
     }
+    if (entry.state == api::ModelState::kLoaded) add_abilities(model.model, entry);
     entries.push_back(std::move(entry));
   }
   return entries;
@@ -92,7 +125,39 @@ std::vector<api::ModelEntry> ApiService::models() {
 
 Result<gateway::ReadyModel> ApiService::ready(const std::string& model) {
   ASSIGN_OR_RETURN(coordinator::ReadyPipeline ready, coordinator_.ready(model));
-  return gateway::ReadyModel{ready.deployment.model_name, std::move(ready.pipeline)};
+  gateway::ReadyModel served{ready.deployment.model_name, std::move(ready.pipeline), {}};
+  for (const coordinator::StageInfo& stage : ready.deployment.stages) {
+    served.machines.push_back(stage.status.placed.name);
+  }
+  return served;
+}
+
+gateway::ClusterGlance ApiService::glance() {
+  return {.cluster = coordinator_.cluster(),
+          .deployments = coordinator_.deployments(),
+          .models = coordinator_.models()};
+}
+
+// The template is read with a loaded model's first list, and known from then on.
+void ApiService::add_abilities(const ModelId& model, api::ModelEntry& entry) {
+  {
+    MutexLock lock(mutex_);
+    const auto known = abilities_.find(model);
+    if (known != abilities_.end()) {
+      entry.has_tools = known->second.tools;
+      entry.has_thinking = known->second.thinking;
+      return;
+    }
+  }
+  const auto ready = coordinator_.ready(model.value);
+  if (!ready) return;
+  const auto format = ready->pipeline->text().make_chat_format();
+  if (format) {
+    entry.has_tools = (*format)->facts().tools;
+    entry.has_thinking = (*format)->facts().thinking;
+  }
+  MutexLock lock(mutex_);
+  abilities_[model] = {entry.has_tools, entry.has_thinking};
 }
 
 std::string api_text(const ApiService& service) {

@@ -8,15 +8,18 @@
 // answers.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "coordinator/coordinator.h"
 #include "gateway/api_handler.h"
 #include "gateway/http_service.h"
+#include "gateway/request_ledger.h"
 #include "gateway/serving_backend.h"
 #include "state/state_db.h"
 
@@ -37,11 +40,13 @@ class ApiService final : public gateway::ServingBackend {
   // `invalid_argument`: no address of this machine, or the port is taken.
   static Result<std::unique_ptr<ApiService>> start(const ApiOptions& options, state::StateDb& state,
                                                    coordinator::Coordinator& coordinator,
+                                                   gateway::RequestLedger& ledger,
                                                    const Clock& clock);
   ~ApiService() override;
 
   std::vector<api::ModelEntry> models() override;
   Result<gateway::ReadyModel> ready(const std::string& model) override;
+  gateway::ClusterGlance glance() override;
 
   std::string url() const { return url_; }
   const std::string& new_key() const { return new_key_; }  // empty: none was made now
@@ -51,8 +56,17 @@ class ApiService final : public gateway::ServingBackend {
   ApiService(coordinator::Coordinator& coordinator, const Clock& clock)
       : coordinator_(coordinator), clock_(clock) {}
 
+  // What a model's chat template can, once it was read.
+  struct Abilities {
+    bool tools = false;
+    bool thinking = false;
+  };
+  void add_abilities(const ModelId& model, api::ModelEntry& entry) EXCLUDES(mutex_);
+
   coordinator::Coordinator& coordinator_;
   const Clock& clock_;
+  Mutex mutex_;
+  std::map<ModelId, Abilities> abilities_ GUARDED_BY(mutex_);
   std::string url_;
   std::string new_key_;
   bool keys_required_ = false;

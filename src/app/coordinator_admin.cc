@@ -42,6 +42,15 @@ class CoordinatorAdmin final : public gateway::AdminBackend {
   }
   Result<std::vector<cluster::Invite>> invites() override { return coordinator().invites(); }
 
+  Result<gateway::ClusterGlance> glance() override {
+    return gateway::ClusterGlance{.cluster = coordinator().cluster(),
+                                  .deployments = coordinator().deployments(),
+                                  .models = coordinator().models()};
+  }
+  Result<std::vector<gateway::RequestRecord>> requests() override {
+    return process_.ledger().records(process_.clock().now());
+  }
+
   Result<coordinator::OpenInvite> invite(const gateway::InviteRequest& request) override {
     coordinator::InviteOptions options;
     options.uses = request.uses;

@@ -64,6 +64,8 @@ class NodeAdmin final : public gateway::AdminBackend {
 
   Result<std::vector<coordinator::DeploymentInfo>> deployments() override { return elsewhere(); }
   Result<std::vector<cluster::Invite>> invites() override { return elsewhere(); }
+  Result<gateway::ClusterGlance> glance() override { return elsewhere(); }
+  Result<std::vector<gateway::RequestRecord>> requests() override { return elsewhere(); }
   Result<coordinator::OpenInvite> invite(const gateway::InviteRequest& /*request*/) override {
     return elsewhere();
   }

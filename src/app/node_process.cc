@@ -78,7 +78,7 @@ Result<void> NodeProcess::start_parts() {
 
 Result<void> NodeProcess::start_api() {
   if (!coordinator_ || !options_.api.served) return {};
-  ASSIGN_OR_RETURN(api_, ApiService::start(options_.api, state_, *coordinator_, clock_));
+  ASSIGN_OR_RETURN(api_, ApiService::start(options_.api, state_, *coordinator_, ledger_, clock_));
   return {};
 }
 

@@ -84,6 +84,7 @@ class NodeProcess {
   Result<coordinator::OpenInvite> invite(coordinator::InviteOptions options);
   agent::NodeAgent& agent() { return *agent_; }
   const ApiService* api() const { return api_.get(); }  // null: not served here
+  gateway::RequestLedger& ledger() { return ledger_; }  // the coordinator's machine only
   const Machine& machine() const { return *machine_; }
   const Enrolment& enrolment() const { return enrolment_; }
   const ViewKeeper& view() const { return view_; }
@@ -138,6 +139,7 @@ class NodeProcess {
   std::optional<transport::RoutingTransport> transport_;
   std::unique_ptr<coordinator::Coordinator> coordinator_;
   std::unique_ptr<DownloadService> download_;
+  gateway::RequestLedger ledger_;
   std::unique_ptr<ApiService> api_;
   std::unique_ptr<agent::NodeAgent> agent_;
   std::unique_ptr<pipeline::Door> door_;

@@ -21,6 +21,8 @@
 #include "coordinator/cluster_info.h"
 #include "coordinator/coordinator.h"
 #include "gateway/admin_request.h"
+#include "gateway/glance_json.h"
+#include "gateway/request_ledger.h"
 
 namespace salvage::gateway {
 
@@ -87,6 +89,8 @@ class AdminBackend {
   virtual Result<std::vector<coordinator::ModelInfo>> models() = 0;
   virtual Result<std::vector<coordinator::DeploymentInfo>> deployments() = 0;
   virtual Result<std::vector<cluster::Invite>> invites() = 0;
+  virtual Result<ClusterGlance> glance() = 0;
+  virtual Result<std::vector<RequestRecord>> requests() = 0;  // live ones, then those that ended
 
   virtual Result<coordinator::OpenInvite> invite(const InviteRequest& request) = 0;
   virtual Result<void> revoke_invite(const std::string& id) = 0;

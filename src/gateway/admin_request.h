@@ -47,9 +47,9 @@ struct LoadRequest {
   std::vector<std::uint32_t> split;
   std::vector<std::string> pins;  // "pi-3=4:8"
   std::uint32_t context = 0;      // 0: chosen
-  std::uint32_t sequences = 0;  // answers at once; 0: chosen
-  std::uint32_t threads = 0;  // a stage; 0: each machine's own choice
-  std::uint32_t chunk = 0;    // rows of a micro-batch; 0: chosen
+  std::uint32_t sequences = 0;    // answers at once; 0: chosen
+  std::uint32_t threads = 0;      // a stage; 0: each machine's own choice
+  std::uint32_t chunk = 0;        // rows of a micro-batch; 0: chosen
   std::string cache_type_k = "q8_0";
   std::string cache_type_v = "q8_0";
   std::string hidden = "f32";

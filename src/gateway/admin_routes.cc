@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/bounded_json.h"
+#include "gateway/glance_json.h"
 #include "gateway/info_json.h"
 
 namespace salvage::gateway {
@@ -75,6 +76,14 @@ AdminAnswer get_deployments(std::string_view /*body*/, AdminBackend& backend) {
 }
 AdminAnswer get_invites(std::string_view /*body*/, AdminBackend& backend) {
   return list("invites", backend.invites());
+}
+
+AdminAnswer get_glance(std::string_view /*body*/, AdminBackend& backend) {
+  return object(backend.glance());
+}
+AdminAnswer get_requests(std::string_view /*body*/, AdminBackend& backend) {
+  const auto records = backend.requests();
+  return records ? AdminAnswer{.body = to_line(requests_json(*records))} : refuse(records.error());
 }
 
 AdminAnswer post_invite(std::string_view body, AdminBackend& backend) {
@@ -157,6 +166,8 @@ constexpr std::array kRoutes{
     Route{"GET", "models", get_models},
     Route{"GET", "deployments", get_deployments},
     Route{"GET", "invites", get_invites},
+    Route{"GET", "glance", get_glance},
+    Route{"GET", "requests", get_requests},
     Route{"POST", "invite", post_invite},
     Route{"POST", "revoke-invite", post_revoke_invite},
     Route{"POST", "rename", post_rename},

@@ -6,7 +6,7 @@
 // {"done": ...} or {"error": {"code", "message"}}. A failure before the first line is a JSON object
 // {"error": ...} with a fitting HTTP status.
 //
-//   GET  status cluster models deployments invites
+//   GET  status cluster models deployments invites glance requests
 //   POST invite revoke-invite rename remove leave unload remove-model gc
 //   POST load verify run      answer with lines; before the end {"progress": ...}, run {"text":
 //   ...}

@@ -34,8 +34,9 @@ std::string request_id_of(const HttpRequest& request) {
 }  // namespace
 
 struct ApiHandler::Call {
-  explicit Call(const HttpRequest& http_request)
+  Call(const HttpRequest& http_request, TimePoint now)
       : request(http_request),
+        begun(now),
         id(request_id_of(http_request)),
         route(api::match_route(
             {.method = http_request.method,
@@ -49,8 +50,8 @@ struct ApiHandler::Call {
     put_id(reply);
     return reply;
   }
-  HttpReply json(std::string body) const {
-    HttpReply reply{.body = std::move(body)};
+  HttpReply json(std::string body, const char* content_type = "application/json") const {
+    HttpReply reply{.content_type = content_type, .body = std::move(body)};
     put_id(reply);
     return reply;
   }
@@ -60,23 +61,65 @@ struct ApiHandler::Call {
     if (route.dress == api::Dress::kAnthropic) reply.headers.emplace_back("request-id", id);
   }
 
+  std::optional<api::Route> endpoint() const {
+    return route.match ? std::optional(route.match->route) : std::nullopt;
+  }
+
   const HttpRequest& request;
+  const TimePoint begun;
   const std::string id;
   const api::RouteAnswer route;
 };
 
-ApiHandler::ApiHandler(ApiOptions options, ServingBackend& backend, const Clock& clock)
+struct ApiHandler::Making {
+  Making(std::unique_ptr<AnswerWatch> watching, std::unique_ptr<GeneratedAnswer> begun)
+      : watch(std::move(watching)),
+        answer(std::move(begun)),
+        cancel(watch->cancel_token(), [this] { answer->forsake(); }) {}
+
+  // The next event, also that somebody ended the request; none once `until` has passed.
+  std::optional<api::AnswerEvent> next(TimePoint until) {
+    std::optional<api::AnswerEvent> event;
+    if (!cancelled()) event = answer->next(until);
+    if (cancelled()) {
+      event = api::Failed{{.kind = api::ErrorKind::kRequestCancelled,
+                           .message = "Who runs the cluster has ended this request."}};
+    }
+    if (event) watch->take(*event);
+    return event;
+  }
+  bool cancelled() const { return watch->cancel_token().stop_requested(); }
+
+  const std::unique_ptr<AnswerWatch> watch;
+  const std::unique_ptr<GeneratedAnswer> answer;  // ends first, and frees its sequences
+  const std::stop_callback<std::function<void()>> cancel;
+  Duration ping_time{};  // 0: no pings
+};
+
+ApiHandler::ApiHandler(ApiOptions options, ServingBackend& backend, RequestLedger& ledger,
+                       const Clock& clock)
     : options_(std::move(options)),
       keys_(options_.key_digests, options_.keys_required),
       backend_(backend),
+      ledger_(ledger),
       clock_(clock),
+      server_info_(backend, ledger, clock, options_.fingerprint),
       admission_(options_.answers_max) {}
 
 std::optional<HttpReply> ApiHandler::refuse(const HttpRequest& head) {
-  const Call call(head);
-  if (!call.route.match) return call.error(call.route.match.error());
-  if (call.route.match->is_public) return std::nullopt;
-  switch (keys_.check(head)) {
+  const Call call(head, clock_.now());
+  std::optional<HttpReply> reply;
+  if (!call.route.match) {
+    reply = call.error(call.route.match.error());
+  } else if (!call.route.match->is_public) {
+    reply = refuse_key(call);
+  }
+  if (reply) ledger_.count_reply(call.endpoint(), reply->status);
+  return reply;
+}
+
+std::optional<HttpReply> ApiHandler::refuse_key(const Call& call) const {
+  switch (keys_.check(call.request)) {
     case KeyCheck::kGood:
       return std::nullopt;
     case KeyCheck::kMissing:
@@ -91,9 +134,11 @@ std::optional<HttpReply> ApiHandler::refuse(const HttpRequest& head) {
 }
 
 HttpReply ApiHandler::answer(const HttpRequest& request, const StopToken& gone) {
-  const Call call(request);
-  if (!call.route.match) return call.error(call.route.match.error());
-  return dispatch(call, *call.route.match, gone);
+  const Call call(request, clock_.now());
+  HttpReply reply = call.route.match ? dispatch(call, *call.route.match, gone)
+                                     : call.error(call.route.match.error());
+  ledger_.count_reply(call.endpoint(), reply.status);
+  return reply;
 }
 
 HttpReply ApiHandler::broken(int status, std::string_view target) {
@@ -112,6 +157,7 @@ HttpReply ApiHandler::broken(int status, std::string_view target) {
   api::ErrorAnswer answer = api::render_error(error, route.dress, "");
   HttpReply reply{.status = status, .body = std::move(answer.body)};
   reply.headers = std::move(answer.headers);
+  ledger_.count_reply(std::nullopt, status);
   return reply;
 }
 
@@ -120,8 +166,6 @@ HttpReply ApiHandler::dispatch(const Call& call, const api::RouteMatch& match,
   switch (match.route) {
     case api::Route::kPage:
       return page(call, match);
-    case api::Route::kHealth:
-      return health();
     case api::Route::kModels:
     case api::Route::kModel:
       return models(call, match);
@@ -147,10 +191,17 @@ HttpReply ApiHandler::dispatch(const Call& call, const api::RouteMatch& match,
       return detokenize(call);
     case api::Route::kApplyTemplate:
       return apply_template(call);
-    default:
-      return call.error({.kind = api::ErrorKind::kNotSupported,
-                         .message = "This version of salvage does not answer this yet."});
+    case api::Route::kHealth:
+    case api::Route::kProps:
+    case api::Route::kSlots:
+    case api::Route::kMetrics:
+      return info(call, match);
+    case api::Route::kRequests:
+    case api::Route::kRequest:
+    case api::Route::kCluster:
+      return administer(call, match);
   }
+  return call.error({.kind = api::ErrorKind::kInternal, .message = "This route has no answer."});
 }
 
 HttpReply ApiHandler::page(const Call& call, const api::RouteMatch& match) {
@@ -164,18 +215,31 @@ HttpReply ApiHandler::page(const Call& call, const api::RouteMatch& match) {
       {.kind = api::ErrorKind::kUnknownUrl, .message = "The page has no file of this name."});
 }
 
-HttpReply ApiHandler::health() {
-  const auto models = backend_.models();
-  const auto in = [](api::ModelState state) {
-    return [state](const api::ModelEntry& model) { return model.state == state; };
-  };
-  const bool is_loading =
-      std::any_of(models.begin(), models.end(), in(api::ModelState::kLoading)) &&
-      std::none_of(models.begin(), models.end(), in(api::ModelState::kLoaded));
-  api::ErrorAnswer answer = api::health_answer(is_loading);
-  HttpReply reply{.status = answer.status, .body = std::move(answer.body)};
-  reply.headers = std::move(answer.headers);
-  return reply;
+HttpReply ApiHandler::info(const Call& call, const api::RouteMatch& match) {
+  if (match.route == api::Route::kMetrics) {
+    return call.json(server_info_.metrics(), "text/plain; version=0.0.4; charset=utf-8");
+  }
+  const auto body = match.route == api::Route::kHealth  ? server_info_.health()
+                    : match.route == api::Route::kProps ? server_info_.props(call.request.target)
+                                                        : server_info_.slots(call.request.target);
+  return body ? call.json(*body) : call.error(body.error());
+}
+
+// What others ask, and how the cluster does: nobody's business but the owner's.
+HttpReply ApiHandler::administer(const Call& call, const api::RouteMatch& match) {
+  if (!keys_.may_administer(call.request)) {
+    return call.error({.kind = api::ErrorKind::kScopeMissing,
+                       .message = "This is answered to who sends a key of this server, and "
+                                  "without keys on its own machine alone."});
+  }
+  if (match.route == api::Route::kCluster) return call.json(server_info_.cluster());
+  if (match.route == api::Route::kRequests) return call.json(server_info_.requests());
+  if (ledger_.cancel(match.argument) == 0) {
+    return call.error({.kind = api::ErrorKind::kRequestNotFound,
+                       .message = "No request of this id is under way; GET /v1/requests lists "
+                                  "those that are."});
+  }
+  return call.json(api::cancelled_body(match.argument));
 }
 
 HttpReply ApiHandler::models(const Call& call, const api::RouteMatch& match) {
@@ -188,45 +252,59 @@ HttpReply ApiHandler::models(const Call& call, const api::RouteMatch& match) {
   return call.json(api::model_body(**found, call.route.dress));
 }
 
-api::Parsed<ReadyModel> ApiHandler::ready(const std::string& model) {
-  const std::vector<api::ModelEntry> models = backend_.models();
-  const auto found = api::find_model(models, model);
-  if (!found) return fail(found.error());
-  auto ready = backend_.ready((*found)->id);
-  if (ready) return std::move(*ready);
-  api::ApiError error = api::api_error(ready.error());
-  if (ready.error().code() == ErrorCode::kUnavailable ||
-      ready.error().code() == ErrorCode::kNotFound) {
-    error.kind = api::ErrorKind::kModelLoading;
-  }
-  return fail(std::move(error));
-}
-
 api::Parsed<api::GenerateRequest> ApiHandler::parse(const Call& call, api::Dialect dialect) {
   return api::parse_request(dialect, call.request.body);
 }
 
+RequestFacts ApiHandler::facts_of(const Call& call) const {
+  RequestFacts facts;
+  facts.id = call.id;
+  facts.endpoint = call.endpoint().value_or(api::Route::kPage);
+  facts.who = keys_.name_of(call.request);
+  facts.begun_unix_ms = options_.wall_ms();
+  return facts;
+}
+
+HttpReply ApiHandler::refused(const Call& call, RequestFacts facts, const api::ApiError& error) {
+  log_request(
+      ledger_.refuse(std::move(facts), api::facts_of(error.kind).code, call.begun, clock_.now()));
+  return call.error(error);
+}
+
 HttpReply ApiHandler::generate(const Call& call, api::Dialect dialect, const StopToken& gone) {
+  RequestFacts facts = facts_of(call);
   auto request = parse(call, dialect);
-  if (!request) return call.error(request.error());
-  auto model = ready(request->model);
-  if (!model) return call.error(model.error());
-  auto prepared = GeneratedAnswer::prepare(*request, *model, clock_);
-  if (!prepared) return call.error(prepared.error());
-  const std::shared_ptr<GeneratedAnswer> answer = std::move(*prepared);
-  auto entered = admission_.enter(answer->choices());
+  if (!request) return refused(call, std::move(facts), request.error());
+  facts.stream = request->stream;
+  auto model = ready_model(backend_, request->model);
+  if (!model) return refused(call, std::move(facts), model.error());
+  facts.model = model->name;
+  facts.machines = model->machines;
+  auto answer = GeneratedAnswer::prepare(*request, *model, clock_);
+  if (!answer) return refused(call, std::move(facts), answer.error());
+  facts.answers = (*answer)->choices();
+  facts.prompt_tokens = (*answer)->prompt_tokens() * request->choices;
+  auto entered = admission_.enter(facts.answers);
   if (!entered) {
-    return call.error(
+    return refused(
+        call, std::move(facts),
         {.kind = api::ErrorKind::kQueueFull,
          .message = fmt::format("{} answers are under way or waiting, and no more may wait; try "
                                 "again later.",
                                 admission_.live())});
   }
   auto ticket = std::make_shared<Admission::Ticket>(std::move(*entered));
-  if (auto begun = answer->begin(std::move(ticket)); !begun) return call.error(begun.error());
-  api::AnswerInfo info = info_of(call, *request, *model, *answer);
-  HttpReply reply = request->stream ? stream(std::move(info), answer)
-                                    : whole(call, std::move(info), *answer, gone);
+  if (auto begun = (*answer)->begin(std::move(ticket)); !begun) {
+    return refused(call, std::move(facts), begun.error());
+  }
+  api::AnswerInfo info = info_of(call, *request, *model, **answer);
+  const auto making = std::make_shared<Making>(
+      std::make_unique<AnswerWatch>(ledger_, clock_, std::move(facts), call.begun),
+      std::move(*answer));
+  making->ping_time =
+      request->ping_seconds ? std::chrono::seconds(*request->ping_seconds) : options_.ping_time;
+  HttpReply reply = request->stream ? stream(std::move(info), making)
+                                    : whole(call, std::move(info), *making, gone);
   call.put_id(reply);
   reply.headers.emplace_back("x-salvage-model", model->name);
   return reply;
@@ -236,7 +314,7 @@ api::AnswerInfo ApiHandler::info_of(const Call& call, const api::GenerateRequest
                                     const ReadyModel& model, const GeneratedAnswer& answer) const {
   api::AnswerInfo info = api::answer_info(request);
   info.unique = random_hex(12).value_or("0");
-  info.created_s = options_.wall_seconds();
+  info.created_s = options_.wall_ms() / 1000;
   info.model = model.name;
   info.fingerprint = options_.fingerprint;
   info.request_id = call.id;
@@ -244,29 +322,31 @@ api::AnswerInfo ApiHandler::info_of(const Call& call, const api::GenerateRequest
   return info;
 }
 
-HttpReply ApiHandler::stream(api::AnswerInfo info, std::shared_ptr<GeneratedAnswer> answer) const {
+HttpReply ApiHandler::stream(api::AnswerInfo info, std::shared_ptr<Making> making) const {
   HttpReply reply{.content_type = "text/event-stream; charset=utf-8"};
   reply.headers.emplace_back("Cache-Control", "no-cache");
   reply.headers.emplace_back("X-Accel-Buffering", "no");
-  reply.stream = [this, info = std::move(info), answer = std::move(answer)](HttpBody& body,
+  reply.stream = [this, info = std::move(info), making = std::move(making)](HttpBody& body,
                                                                             const StopToken& gone) {
-    const std::stop_callback forsake(gone, [&answer] { answer->forsake(); });
+    const std::stop_callback forsake(gone, [&making] { making->answer->forsake(); });
     const auto stream = api::AnswerStream::make(info);
-    if (!body.write(stream->take(api::Accepted{answer->prompt_tokens()}))) return;
+    if (!body.write(stream->take(api::Accepted{making->answer->prompt_tokens()}))) return;
     while (!stream->ended() && !gone.stop_requested()) {
-      const std::string frames = next_frames(*stream, *answer);
+      const std::string frames = next_frames(*stream, *making);
       if (!frames.empty() && !body.write(frames)) return;
     }
+    if (stream->ended()) making->watch->close();
   };
   return reply;
 }
 
 // What there is to say next, and whatever waits behind it; a ping if there is nothing for long.
-std::string ApiHandler::next_frames(api::AnswerStream& stream, GeneratedAnswer& answer) const {
-  const TimePoint ping_at = deadline_after(clock_.now(), options_.ping_time);
+std::string ApiHandler::next_frames(api::AnswerStream& stream, Making& making) const {
+  const TimePoint ping_at =
+      making.ping_time == Duration{} ? kNoDeadline : deadline_after(clock_.now(), making.ping_time);
   std::string frames;
   while (!stream.ended()) {
-    const auto event = answer.next(frames.empty() ? ping_at : TimePoint{});
+    const auto event = making.next(frames.empty() ? ping_at : TimePoint{});
     if (!event) break;
     frames += stream.take(*event);
     if (frames.size() >= kWriteBytes) break;
@@ -274,17 +354,18 @@ std::string ApiHandler::next_frames(api::AnswerStream& stream, GeneratedAnswer& 
   return frames.empty() && !stream.ended() ? stream.ping() : frames;
 }
 
-HttpReply ApiHandler::whole(const Call& call, api::AnswerInfo info, GeneratedAnswer& answer,
+HttpReply ApiHandler::whole(const Call& call, api::AnswerInfo info, Making& making,
                             const StopToken& gone) const {
-  const std::stop_callback forsake(gone, [&answer] { answer.forsake(); });
+  const std::stop_callback forsake(gone, [&making] { making.answer->forsake(); });
   api::WholeAnswer whole(std::move(info));
-  whole.take(api::Accepted{answer.prompt_tokens()});
+  whole.take(api::Accepted{making.answer->prompt_tokens()});
   while (!whole.ended()) {
     if (gone.stop_requested()) {
       return call.error({.kind = api::ErrorKind::kClientClosed, .message = "The client has gone."});
     }
-    if (const auto event = answer.next(kNoDeadline)) whole.take(*event);
+    if (const auto event = making.next(kNoDeadline)) whole.take(*event);
   }
+  making.watch->close();
   if (whole.failure()) return call.error(*whole.failure());
   return HttpReply{.body = whole.body()};
 }
@@ -292,7 +373,7 @@ HttpReply ApiHandler::whole(const Call& call, api::AnswerInfo info, GeneratedAns
 HttpReply ApiHandler::count_tokens(const Call& call, api::Dialect dialect) {
   const auto request = parse(call, dialect);
   if (!request) return call.error(request.error());
-  const auto model = ready(request->model);
+  const auto model = ready_model(backend_, request->model);
   if (!model) return call.error(model.error());
   const auto answer = GeneratedAnswer::prepare(*request, *model, clock_);
   if (!answer) return call.error(answer.error());
@@ -304,7 +385,7 @@ HttpReply ApiHandler::count_tokens(const Call& call, api::Dialect dialect) {
 HttpReply ApiHandler::tokenize(const Call& call) {
   const auto wish = api::parse_tokenize(call.request.body);
   if (!wish) return call.error(wish.error());
-  const auto model = ready("");
+  const auto model = ready_model(backend_, "");
   if (!model) return call.error(model.error());
   const auto tokens = tokens_of(wish->content, wish->add_special, wish->parse_special, *model);
   if (!tokens) return call.error(tokens.error());
@@ -319,7 +400,7 @@ HttpReply ApiHandler::tokenize(const Call& call) {
 HttpReply ApiHandler::detokenize(const Call& call) {
   const auto tokens = api::parse_detokenize(call.request.body);
   if (!tokens) return call.error(tokens.error());
-  const auto model = ready("");
+  const auto model = ready_model(backend_, "");
   if (!model) return call.error(model.error());
   std::string text;
   for (const TokenId id : *tokens) text += model->pipeline->text().vocabulary->piece(id, true);
@@ -329,7 +410,7 @@ HttpReply ApiHandler::detokenize(const Call& call) {
 HttpReply ApiHandler::apply_template(const Call& call) {
   const auto request = parse(call, api::Dialect::kChat);
   if (!request) return call.error(request.error());
-  const auto model = ready(request->model);
+  const auto model = ready_model(backend_, request->model);
   if (!model) return call.error(model.error());
   const auto prompts = prepare_prompts(*request, *model);
   if (!prompts) return call.error(prompts.error());

@@ -19,10 +19,13 @@
 #include "api/routes.h"
 #include "base/clock.h"
 #include "gateway/admission.h"
+#include "gateway/answer_watch.h"
 #include "gateway/api_keys.h"
 #include "gateway/generate_answer.h"
 #include "gateway/http_service.h"
 #include "gateway/page.h"
+#include "gateway/request_ledger.h"
+#include "gateway/server_info.h"
 #include "gateway/serving_backend.h"
 
 namespace salvage::gateway {
@@ -32,14 +35,15 @@ struct ApiOptions {
   bool keys_required = false;
   std::size_t answers_max = 256;  // under way and waiting, on all models together
   Duration ping_time = std::chrono::seconds(10);
-  std::string fingerprint;                     // of the engine's build
-  std::function<std::int64_t()> wall_seconds;  // Unix time, for "created"
-  const Page* page = &built_in_page();         // outlives the handler
+  std::string fingerprint;                // of the engine's build
+  std::function<std::int64_t()> wall_ms;  // Unix time, for "created"
+  const Page* page = &built_in_page();    // outlives the handler
 };
 
 class ApiHandler final : public HttpHandler {
  public:
-  ApiHandler(ApiOptions options, ServingBackend& backend, const Clock& clock);
+  ApiHandler(ApiOptions options, ServingBackend& backend, RequestLedger& ledger,
+             const Clock& clock);
 
   std::optional<HttpReply> refuse(const HttpRequest& head) override;
   HttpReply answer(const HttpRequest& request, const StopToken& gone) override;
@@ -48,28 +52,35 @@ class ApiHandler final : public HttpHandler {
  private:
   struct Call;  // one request, its id, and how its errors are dressed
 
+  std::optional<HttpReply> refuse_key(const Call& call) const;
   HttpReply dispatch(const Call& call, const api::RouteMatch& match, const StopToken& gone);
   HttpReply page(const Call& call, const api::RouteMatch& match);
+  HttpReply info(const Call& call, const api::RouteMatch& match);
+  HttpReply administer(const Call& call, const api::RouteMatch& match);
   HttpReply models(const Call& call, const api::RouteMatch& match);
+  RequestFacts facts_of(const Call& call) const;
+  HttpReply refused(const Call& call, RequestFacts facts, const api::ApiError& error);
   HttpReply generate(const Call& call, api::Dialect dialect, const StopToken& gone);
   HttpReply count_tokens(const Call& call, api::Dialect dialect);
   HttpReply tokenize(const Call& call);
   HttpReply detokenize(const Call& call);
   HttpReply apply_template(const Call& call);
-  HttpReply health();
   api::Parsed<api::GenerateRequest> parse(const Call& call, api::Dialect dialect);
-  api::Parsed<ReadyModel> ready(const std::string& model);
   api::AnswerInfo info_of(const Call& call, const api::GenerateRequest& request,
                           const ReadyModel& model, const GeneratedAnswer& answer) const;
-  HttpReply stream(api::AnswerInfo info, std::shared_ptr<GeneratedAnswer> answer) const;
-  std::string next_frames(api::AnswerStream& stream, GeneratedAnswer& answer) const;
-  HttpReply whole(const Call& call, api::AnswerInfo info, GeneratedAnswer& answer,
+  // What is held as long as an answer is made; shared, for it outlives the call that began it.
+  struct Making;
+  HttpReply stream(api::AnswerInfo info, std::shared_ptr<Making> making) const;
+  std::string next_frames(api::AnswerStream& stream, Making& making) const;
+  HttpReply whole(const Call& call, api::AnswerInfo info, Making& making,
                   const StopToken& gone) const;
 
   const ApiOptions options_;
   const ApiKeys keys_;
   ServingBackend& backend_;
+  RequestLedger& ledger_;
   const Clock& clock_;
+  const ServerInfo server_info_;
   Admission admission_;
 };
 

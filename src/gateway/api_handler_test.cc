@@ -81,8 +81,8 @@ class Api : public ::testing::Test {
     serving_ = std::make_unique<sim::FakeServing>(serving);
     ApiOptions options;
     options.answers_max = answers_max;
-    options.wall_seconds = [] { return 1'700'000'000; };
-    handler_ = std::make_unique<ApiHandler>(std::move(options), *serving_, clock_);
+    options.wall_ms = [] { return std::int64_t{1'700'000'000'000}; };
+    handler_ = std::make_unique<ApiHandler>(std::move(options), *serving_, ledger_, clock_);
     HttpServiceOptions http;
     http.listener = std::make_unique<PairListener>(pairs_);
     http.clock = &clock_;
@@ -126,6 +126,7 @@ class Api : public ::testing::Test {
   Pairs pairs_;
   PairClients clients_{pairs_};
   std::unique_ptr<sim::FakeServing> serving_;
+  RequestLedger ledger_;
   std::unique_ptr<ApiHandler> handler_;
   std::unique_ptr<HttpService> service_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/ip_address.h"
 #include "base/sha256.h"
 
 namespace salvage::gateway {
@@ -50,6 +51,33 @@ std::string ApiKeys::digest_of(std::string_view key) {
   Sha256 hash;
   hash.update(key);
   return hash.hex();
+}
+
+bool is_this_machine(std::string_view peer) {
+  const std::size_t begin = peer.find(':');
+  const std::size_t end = peer.rfind(':');
+  if (begin == std::string_view::npos || end <= begin) return false;
+  std::string_view address = peer.substr(begin + 1, end - begin - 1);
+  if (address.starts_with('[') && address.ends_with(']')) {
+    address = address.substr(1, address.size() - 2);
+  }
+  constexpr std::string_view kMapped = "::ffff:";  // IPv4 on a socket of IPv6
+  if (address.starts_with(kMapped)) address.remove_prefix(kMapped.size());
+  const auto ip = parse_ip_address(address);
+  return ip && is_loopback(*ip);
+}
+
+std::string ApiKeys::name_of(const HttpRequest& request) const {
+  constexpr std::size_t kDigits = 8;
+  const std::string key = key_of(request);
+  if (key.empty() || !is_known(key)) return {};
+  return "key-" + digest_of(key).substr(0, kDigits);
+}
+
+bool ApiKeys::may_administer(const HttpRequest& request) const {
+  const std::string key = key_of(request);
+  if (!key.empty() && is_known(key)) return true;
+  return !required_ && is_this_machine(request.peer);
 }
 
 KeyCheck ApiKeys::check(const HttpRequest& request) const {

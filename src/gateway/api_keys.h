@@ -22,6 +22,12 @@ class ApiKeys {
 
   KeyCheck check(const HttpRequest& request) const;
   bool required() const { return required_; }
+  // Whose request it is, for lists and logs: "key-1a2b3c4d", of the key's digest; empty if nobody
+  // had to say.
+  std::string name_of(const HttpRequest& request) const;
+  // Whether it may see and end what others do: with a key, or from this machine where none is
+  // asked for.
+  bool may_administer(const HttpRequest& request) const;
 
   static std::string digest_of(std::string_view key);
 
@@ -31,6 +37,9 @@ class ApiKeys {
   std::vector<std::string> digests_;
   bool required_;
 };
+
+// "tcp:127.0.0.1:4711", as a connection's peer is written.
+bool is_this_machine(std::string_view peer);
 
 // What a client sent, from the first of: Authorization: Bearer, x-api-key, api-key. Empty: nothing.
 std::string key_of(const HttpRequest& request);

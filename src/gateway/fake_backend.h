@@ -42,6 +42,14 @@ class FakeBackend final : public AdminBackend {
   Result<std::vector<cluster::Invite>> invites() override {
     return answer(std::vector<cluster::Invite>(1), "invites");
   }
+  Result<ClusterGlance> glance() override {
+    ClusterGlance glance;
+    glance.cluster.name = "home";
+    return answer(glance, "glance");
+  }
+  Result<std::vector<RequestRecord>> requests() override {
+    return answer(std::vector<RequestRecord>(1), "requests");
+  }
   Result<coordinator::OpenInvite> invite(const InviteRequest& request) override {
     coordinator::OpenInvite invite;
     invite.code = "slv1.code";

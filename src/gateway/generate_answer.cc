@@ -1,5 +1,6 @@
 #include "gateway/generate_answer.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <functional>
@@ -21,6 +22,9 @@ namespace {
 // Beside a token each: progress of the prompt, the end.
 constexpr std::size_t kOtherEventsMax = 4096;
 
+struct Waits {
+  std::uint32_t place;
+};
 struct Read {  // of the prompt
   std::uint32_t done;
   std::uint32_t total;
@@ -36,7 +40,7 @@ struct Ended {
 };
 struct Event {
   std::uint32_t choice = 0;
-  std::variant<Read, PromptRow, engine::Logprobs, TokenId, Ended, Error> what;
+  std::variant<Waits, Read, PromptRow, engine::Logprobs, TokenId, Ended, Error> what;
 };
 // Outlives the answer: the last event may be delivered after the reader has left.
 using EventQueue = std::shared_ptr<BoundedQueue<Event>>;
@@ -172,6 +176,13 @@ class PipelineAnswer final : public GeneratedAnswer {
       (void)events->push(Event{index, std::move(what)});
     };
     pipeline::RequestHandler handler;
+    if (index == 0) {
+      // Old news may be dropped: whoever reads so slowly doesn't look at it.
+      handler.queued = [events = events_](std::uint32_t place) {
+        Event event{0, Waits{place}};
+        (void)events->try_push(event);
+      };
+    }
     handler.progress = [put](std::uint32_t done, std::uint32_t total, std::uint32_t reused) {
       put(Read{done, total, reused});
     };
@@ -204,6 +215,9 @@ class PipelineAnswer final : public GeneratedAnswer {
     if (failed_ || event.choice >= live_.size()) return std::nullopt;
     Choice& choice = *live_[event.choice];
     if (choice.finished) return std::nullopt;
+    if (const auto* waits = std::get_if<Waits>(&event.what)) {
+      return api::Queued{.place = waits->place, .time_ms = ms_since(choice.begun)};
+    }
     if (const auto* read = std::get_if<Read>(&event.what)) {
       return progress(event.choice, choice, *read);
     }
@@ -242,12 +256,16 @@ class PipelineAnswer final : public GeneratedAnswer {
 
   api::PromptProgress progress(std::uint32_t index, Choice& choice, const Read& read) const {
     choice.cached_tokens = read.reused;
-    const auto time = clock_.now() - choice.begun;
     return {.choice = index,
             .total_tokens = read.total,
             .cached_tokens = read.reused,
             .done_tokens = read.done,
-            .time_ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count()};
+            .time_ms = ms_since(choice.begun)};
+  }
+
+  std::int64_t ms_since(TimePoint begin) const {
+    const auto time = clock_.now() - begin;
+    return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
   }
 
   api::AnswerEvent delta(std::uint32_t index, Choice& choice, TokenId token) {
@@ -342,9 +360,10 @@ class PipelineAnswer final : public GeneratedAnswer {
     finished.usage = {.prompt_tokens = stats.prompt_tokens,
                       .cached_tokens = stats.reused_tokens,
                       .answer_tokens = choice.answer_tokens};
-    finished.timings = {.cached_tokens = stats.reused_tokens,
+    finished.timings = {.queue_ms = stats.queue_seconds * 1000,
+                        .cached_tokens = stats.reused_tokens,
                         .prompt_tokens = stats.prompt_tokens - stats.reused_tokens,
-                        .prompt_ms = stats.ttft_seconds * 1000,
+                        .prompt_ms = std::max(stats.ttft_seconds - stats.queue_seconds, 0.0) * 1000,
                         .answer_tokens = choice.answer_tokens,
                         .answer_ms = stats.decode_seconds * 1000};
     return finished;

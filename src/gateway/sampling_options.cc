@@ -1,6 +1,11 @@
 #include "gateway/sampling_options.h"
 
+#include <string>
+#include <utility>
 #include <variant>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "api/fields.h"
 #include "base/random.h"
@@ -97,6 +102,51 @@ api::Parsed<engine::SamplingOptions> sampling_options(const api::GenerateRequest
   options.top_logprobs = static_cast<std::int32_t>(request.logprobs.value_or(0));
   options.logprobs_after_sampling = request.probabilities_after_sampling;
   return options;
+}
+
+api::Json default_settings() {
+  const engine::SamplingOptions options;
+  // As many digits as the number was written with: 0.8, not 0.800000011920929.
+  const auto number = [](float value) { return std::stod(fmt::format("{}", value)); };
+  api::Json names = api::Json::array();
+  for (const engine::SamplerKind kind : options.order) {
+    for (const engine::SamplerName& known : engine::kSamplerNames) {
+      if (known.kind == kind) names.push_back(known.name);
+    }
+  }
+  constexpr std::uint32_t kDrawn = 0xFFFFFFFF;  // llama.cpp's word for a seed that is drawn
+  return {{"seed", kDrawn},
+          {"temperature", number(options.temperature)},
+          {"dynatemp_range", number(options.dynatemp_range)},
+          {"dynatemp_exponent", number(options.dynatemp_exponent)},
+          {"top_k", options.top_k},
+          {"top_p", number(options.top_p)},
+          {"min_p", number(options.min_p)},
+          {"top_n_sigma", number(options.top_n_sigma)},
+          {"xtc_probability", number(options.xtc_probability)},
+          {"xtc_threshold", number(options.xtc_threshold)},
+          {"typical_p", number(options.typical_p)},
+          {"repeat_last_n", options.repeat_last_n},
+          {"repeat_penalty", number(options.repeat_penalty)},
+          {"presence_penalty", number(options.presence_penalty)},
+          {"frequency_penalty", number(options.frequency_penalty)},
+          {"dry_multiplier", number(options.dry_multiplier)},
+          {"dry_base", number(options.dry_base)},
+          {"dry_allowed_length", options.dry_allowed_length},
+          {"dry_penalty_last_n", options.dry_penalty_last_n},
+          {"mirostat", options.mirostat},
+          {"mirostat_tau", number(options.mirostat_tau)},
+          {"mirostat_eta", number(options.mirostat_eta)},
+          {"adaptive_target", number(options.adaptive_target)},
+          {"adaptive_decay", number(options.adaptive_decay)},
+          {"max_tokens", -1},
+          {"n_predict", -1},
+          {"ignore_eos", options.ignore_eos},
+          {"stream", false},
+          {"n_probs", 0},
+          {"min_keep", options.min_keep},
+          {"samplers", std::move(names)},
+          {"timings_per_token", false}};
 }
 
 }  // namespace salvage::gateway

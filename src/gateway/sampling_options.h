@@ -13,4 +13,7 @@ api::Parsed<engine::SamplingOptions> sampling_options(const api::GenerateRequest
                                                       const engine::Vocabulary& vocabulary,
                                                       std::uint32_t context_tokens);
 
+// What a client gets that wishes nothing, in llama.cpp's words.
+api::Json default_settings();
+
 }  // namespace salvage::gateway

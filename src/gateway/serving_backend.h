@@ -13,12 +13,14 @@
 #include "api/models.h"
 #include "base/result.h"
 #include "coordinator/cluster_pipeline.h"
+#include "gateway/glance_json.h"
 
 namespace salvage::gateway {
 
 struct ReadyModel {
   std::string name;
   std::shared_ptr<coordinator::ClusterPipeline> pipeline;
+  std::vector<std::string> machines;  // of its stages, in order
 };
 
 class ServingBackend {
@@ -27,6 +29,7 @@ class ServingBackend {
   virtual std::vector<api::ModelEntry> models() = 0;
   // `not_found`: no such model; `unavailable`: not ready, with why. Empty: the only one loaded.
   virtual Result<ReadyModel> ready(const std::string& model) = 0;
+  virtual ClusterGlance glance() = 0;
 };
 
 }  // namespace salvage::gateway
