@@ -44,8 +44,7 @@ struct SlotInfo {
 
 std::string slots_body(std::span<const SlotInfo> slots);
 
-std::string input_count_body(std::uint64_t tokens);  // POST /v1/.../input_tokens
-std::string cancelled_body(std::string_view id);     // DELETE /v1/requests/ID
+std::string cancelled_body(std::string_view id);  // DELETE /v1/requests/ID
 
 // Of a request line's query, percent-decoded; unset: it isn't there. "?flag" is there, and empty.
 std::optional<std::string> query_value(std::string_view target, std::string_view name);

@@ -115,6 +115,7 @@ void LiveRequest::handle(const api::AnswerDelta& delta, TimePoint now) {
 void LiveRequest::handle(const api::Finished& finished, TimePoint /*now*/) {
   if (finished.choice < choices_.size()) end_of_prompt(choices_[finished.choice]);
   if (finished_count_++ == 0) finish_ = finish_name(finished.reason);
+  finished_tokens_ += finished.usage.answer_tokens;
   const api::Timings& timings = finished.timings;
   slowest_.queue_ms = std::max(slowest_.queue_ms, timings.queue_ms);
   slowest_.prompt_ms = std::max(slowest_.prompt_ms, timings.prompt_ms);
@@ -149,6 +150,7 @@ RequestRecord LiveRequest::ended(std::string_view error, TimePoint now) const {
   record.error = error;
   if (error.empty()) record.finish = finish_;
   if (finished_count_ < facts_.answers || finished_count_ == 0) return record;
+  record.answer_tokens = std::max(record.answer_tokens, finished_tokens_);
   record.queue_ms = slowest_.queue_ms;
   record.prefill_ms = slowest_.prompt_ms;
   record.decode_ms = slowest_.answer_ms;

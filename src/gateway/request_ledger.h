@@ -87,6 +87,7 @@ class LiveRequest {
   void handle(const api::Accepted& /*accepted*/, TimePoint /*now*/) {}
   void handle(const api::Queued& queued, TimePoint now);
   void handle(const api::PromptProgress& progress, TimePoint now);
+  void handle(const api::EchoedPrompt& /*echoed*/, TimePoint /*now*/) {}
   void handle(const api::AnswerDelta& delta, TimePoint now);
   void handle(const api::Finished& finished, TimePoint now);
   void handle(const api::Failed& /*failed*/, TimePoint /*now*/) {}
@@ -116,8 +117,9 @@ class LiveRequest {
   void sum_up_prompts();
   std::vector<Choice> choices_;
   std::uint32_t finished_count_ = 0;
-  api::Timings slowest_;  // of those that finished, each figure the longest
-  std::string finish_;    // why the first one did
+  std::uint32_t finished_tokens_ = 0;  // of their answers, with the token that ended each
+  api::Timings slowest_;               // of those that finished, each figure the longest
+  std::string finish_;                 // why the first one did
 };
 
 // Sums since the start, for metrics. Tokens of live requests are among them.
