@@ -2,6 +2,7 @@
 // the ledger, and ended by whoever may end it. Method: the handler without sockets on fake stages
 // that the test can hold.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,17 +17,23 @@ using testing::HasSubstr;
 using testing::Not;
 using Json = nlohmann::ordered_json;
 
+// A token a byte, and the template writes a message as JSON and a line's end.
+constexpr std::uint32_t kPromptTokens = sizeof(R"({"role":"user","content":"why"})");
 constexpr const char* kAsk = R"({"messages":[{"role":"user","content":"why"}]})";
 constexpr const char* kAskStreamed =
     R"({"messages":[{"role":"user","content":"why"}],"stream":true})";
 
-class ApiHandlerTest : public testing::Test {
+class Serving : public testing::Test {
  protected:
-  explicit ApiHandlerTest(const sim::FakeServingOptions& options = {}) : serving_(options) {
-    backend_.pipeline = serving_.pipeline();
+  explicit Serving(std::uint32_t sequence_count = 2)
+      : serving_({.stage_count = 2,
+                  .sequence_count = sequence_count,
+                  .context = 200,
+                  .script = "hello"}) {
+    backend_.pipeline = serving_.ready("")->pipeline;
     make_handler({});
   }
-  ~ApiHandlerTest() override { backend_.pipeline.reset(); }
+  ~Serving() override { backend_.pipeline.reset(); }
 
   void make_handler(ApiOptions options) {
     options.fingerprint = "build-1";
@@ -61,20 +68,20 @@ class ApiHandlerTest : public testing::Test {
   std::unique_ptr<ApiHandler> handler_;
 };
 
-class OneSequence : public ApiHandlerTest {
+class OneSequence : public Serving {
  protected:
-  OneSequence() : ApiHandlerTest({.sequence_count = 1}) {}
+  OneSequence() : Serving(1) {}
 };
 
 // --- answers ---
 
-TEST_F(ApiHandlerTest, a_whole_answer_has_text_usage_and_a_record) {
+TEST_F(Serving, a_whole_answer_has_text_usage_and_a_record) {
   const HttpReply reply = ask("POST", "/v1/chat/completions", kAsk);
   ASSERT_EQ(reply.status, 200) << reply.body;
   const Json json = Json::parse(reply.body);
   EXPECT_EQ(json["choices"][0]["message"]["content"], "hello");
   EXPECT_EQ(json["choices"][0]["finish_reason"], "stop");
-  EXPECT_EQ(json["usage"]["prompt_tokens"], 11);     // "<begin>user: why\n"
+  EXPECT_EQ(json["usage"]["prompt_tokens"], kPromptTokens);
   EXPECT_EQ(json["usage"]["completion_tokens"], 6);  // "hello<end>"
   EXPECT_EQ(json["created"], 1'767'225'600);
   const RequestRecord record = last();
@@ -82,43 +89,43 @@ TEST_F(ApiHandlerTest, a_whole_answer_has_text_usage_and_a_record) {
   EXPECT_EQ(record.finish, "stop");
   EXPECT_EQ(record.facts.asked(), "/v1/chat/completions");
   EXPECT_EQ(record.facts.model, "tiny");
-  EXPECT_EQ(record.facts.prompt_tokens, 11);
-  EXPECT_EQ(record.read_tokens, 11);
+  EXPECT_EQ(record.facts.prompt_tokens, kPromptTokens);
+  EXPECT_EQ(record.read_tokens, kPromptTokens);
   EXPECT_EQ(record.answer_tokens, 6);
   EXPECT_EQ(record.facts.machines, (std::vector<std::string>{"attic", "cellar"}));
 }
 
-TEST_F(ApiHandlerTest, what_the_cache_holds_is_counted_as_cached) {
+TEST_F(Serving, what_the_cache_holds_is_counted_as_cached) {
   (void)ask("POST", "/v1/chat/completions", kAsk);
   (void)ask("POST", "/v1/chat/completions", kAsk);
-  EXPECT_EQ(last().cached_tokens, 10) << "all but the last are in the cache";
-  EXPECT_EQ(last().read_tokens, 11);
-  EXPECT_EQ(ledger_.totals(clock_.now()).prompt_tokens, 12);
+  EXPECT_EQ(last().cached_tokens, kPromptTokens - 1) << "all but the last are in the cache";
+  EXPECT_EQ(last().read_tokens, kPromptTokens);
+  EXPECT_EQ(ledger_.totals(clock_.now()).prompt_tokens, kPromptTokens + 1);
 }
 
-TEST_F(ApiHandlerTest, a_streamed_answer_begins_at_once_and_ends_with_done) {
+TEST_F(Serving, a_streamed_answer_begins_at_once_and_ends_with_done) {
   Asking asking = streamed("one");
   const std::string text = asking.body().wait_for("[DONE]");
   EXPECT_THAT(text, testing::StartsWith(": ping\n\n"));
-  EXPECT_THAT(text, HasSubstr(R"(: salvage {"stage":"prefill","choice":0,"done":0,"total":11)"));
+  EXPECT_THAT(text, HasSubstr(R"(: salvage {"stage":"prefill","choice":0,"done":0,)"));
   EXPECT_THAT(text, HasSubstr(R"("content":"h")"));
   asking.join();
   EXPECT_EQ(last().facts.id, "one");
   EXPECT_EQ(last().state, cluster::RequestState::kDone);
 }
 
-TEST_F(ApiHandlerTest, two_answers_to_one_prompt_count_as_two) {
+TEST_F(Serving, two_answers_to_one_prompt_count_as_two) {
   const HttpReply reply =
       ask("POST", "/v1/chat/completions",
           R"({"messages":[{"role":"user","content":"why"}],"n":2,"max_tokens":3})");
   EXPECT_EQ(Json::parse(reply.body)["choices"].size(), 2U);
   EXPECT_EQ(last().facts.answers, 2);
-  EXPECT_EQ(last().facts.prompt_tokens, 22);
+  EXPECT_EQ(last().facts.prompt_tokens, 2 * kPromptTokens);
   EXPECT_EQ(last().answer_tokens, 6);
   EXPECT_EQ(last().finish, "length");
 }
 
-TEST_F(ApiHandlerTest, refusals_are_recorded_with_their_code) {
+TEST_F(Serving, refusals_are_recorded_with_their_code) {
   EXPECT_EQ(error_code(ask("POST", "/v1/chat/completions", "{")), "invalid_json");
   EXPECT_EQ(last().error, "invalid_json");
   EXPECT_EQ(error_code(ask("POST", "/v1/chat/completions",
@@ -136,13 +143,13 @@ TEST_F(ApiHandlerTest, refusals_are_recorded_with_their_code) {
 
 TEST_F(OneSequence, beyond_so_many_answers_a_client_is_told_to_come_back) {
   make_handler({.answers_max = 1});
-  serving_.hold();
+  serving_.gate().hold();
   Asking first = streamed("first");
   first.body().wait_for("prefill");
   const HttpReply reply = ask("POST", "/v1/chat/completions", kAsk);
   EXPECT_EQ(reply.status, 429);
   EXPECT_EQ(error_code(reply), "queue_full");
-  serving_.release();
+  serving_.gate().open();
   first.body().wait_for("[DONE]");
   first.join();
   EXPECT_EQ(ask("POST", "/v1/chat/completions", kAsk).status, 200) << "its place is free again";
@@ -151,7 +158,7 @@ TEST_F(OneSequence, beyond_so_many_answers_a_client_is_told_to_come_back) {
 // --- waiting, and ends that somebody wants ---
 
 TEST_F(OneSequence, who_waits_is_told_the_place_and_shown_to_the_owner) {
-  serving_.hold();
+  serving_.gate().hold();
   Asking first = streamed("first");
   first.body().wait_for("prefill");
   Asking second = streamed(
@@ -173,17 +180,17 @@ TEST_F(OneSequence, who_waits_is_told_the_place_and_shown_to_the_owner) {
   ASSERT_EQ(slots.size(), 1U);
   EXPECT_EQ(slots[0]["is_processing"], true);
   EXPECT_EQ(slots[0]["n_ctx"], 200);
-  EXPECT_EQ(slots[0]["n_prompt_tokens"], 11);
+  EXPECT_EQ(slots[0]["n_prompt_tokens"], kPromptTokens);
   EXPECT_EQ(ask("GET", "/slots?fail_on_no_slot=1").status, 503);
 
-  serving_.release();
+  serving_.gate().open();
   first.body().wait_for("[DONE]");
   second.body().wait_for("[DONE]");
   EXPECT_EQ(ask("GET", "/slots?fail_on_no_slot=1").status, 200);
 }
 
 TEST_F(OneSequence, the_owner_ends_a_request_and_the_next_one_gets_its_sequence) {
-  serving_.hold();
+  serving_.gate().hold();
   Asking first = streamed("first");
   first.body().wait_for("prefill");
   Asking second = streamed("second");
@@ -193,7 +200,7 @@ TEST_F(OneSequence, the_owner_ends_a_request_and_the_next_one_gets_its_sequence)
   EXPECT_EQ(Json::parse(ended.body)["cancelled"], true);
   const std::string told = first.body().wait_for("[DONE]");
   EXPECT_THAT(told, HasSubstr("request_cancelled"));
-  serving_.release();
+  serving_.gate().open();
   EXPECT_THAT(second.body().wait_for("[DONE]"), HasSubstr(R"("content":"h")"));
   second.join();
   EXPECT_EQ(error_code(ask("DELETE", "/v1/requests/first")), "request_not_found");
@@ -205,7 +212,7 @@ TEST_F(OneSequence, the_owner_ends_a_request_and_the_next_one_gets_its_sequence)
 }
 
 TEST_F(OneSequence, a_whole_answer_that_is_ended_is_an_error) {
-  serving_.hold();
+  serving_.gate().hold();
   HttpRequest request = request_of("POST", "/v1/chat/completions", kAsk);
   request.headers.emplace_back("x-request-id", "whole");
   Asking asking(*handler_, request);
@@ -217,24 +224,24 @@ TEST_F(OneSequence, a_whole_answer_that_is_ended_is_an_error) {
 }
 
 TEST_F(OneSequence, a_client_that_goes_away_frees_its_sequence_and_is_recorded) {
-  serving_.hold();
+  serving_.gate().hold();
   {
     Asking first = streamed("first");
     first.body().wait_for("prefill");
     first.leave();
     first.join();
   }
-  serving_.release();
+  serving_.gate().open();
   EXPECT_EQ(last().state, cluster::RequestState::kCancelled);
   EXPECT_EQ(last().error, "client_closed");
   EXPECT_EQ(ask("POST", "/v1/chat/completions", kAsk).status, 200);
 }
 
-TEST_F(ApiHandlerTest, a_pipeline_that_breaks_ends_the_stream_with_an_error) {
-  serving_.hold();
+TEST_F(Serving, a_pipeline_that_breaks_ends_the_stream_with_an_error) {
+  serving_.gate().hold();
   Asking asking = streamed("one");
   asking.body().wait_for("prefill");
-  serving_.break_down("cellar is gone");
+  backend_.pipeline->fail_all(Error(ErrorCode::kUnavailable, "cellar is gone"));
   const std::string text = asking.body().wait_for("[DONE]");
   EXPECT_THAT(text, HasSubstr("cellar is gone"));
   EXPECT_THAT(text, HasSubstr("node_lost"));
@@ -243,9 +250,9 @@ TEST_F(ApiHandlerTest, a_pipeline_that_breaks_ends_the_stream_with_an_error) {
   EXPECT_EQ(last().error, "node_lost");
 }
 
-TEST_F(ApiHandlerTest, silence_is_pinged_as_often_as_the_client_wants) {
+TEST_F(Serving, silence_is_pinged_as_often_as_the_client_wants) {
   make_handler({.ping_time = std::chrono::milliseconds(5)});
-  serving_.hold();
+  serving_.gate().hold();
   Asking often = streamed("often");
   often.body().wait_for("prefill");
   Asking never = streamed(
@@ -253,14 +260,14 @@ TEST_F(ApiHandlerTest, silence_is_pinged_as_often_as_the_client_wants) {
       R"({"messages":[{"role":"user","content":"b"}],"stream":true,"sse_ping_interval":-1})");
   never.body().wait_for("prefill");
   often.body().wait_for(": ping\n\n: ping\n\n: ping");
-  serving_.release();
+  serving_.gate().open();
   const std::string text = never.body().wait_for("[DONE]");
   EXPECT_EQ(text.find(": ping"), text.rfind(": ping")) << "the first bytes alone";
 }
 
 // --- the server about itself ---
 
-TEST_F(ApiHandlerTest, health_is_that_of_somebody_who_can_answer) {
+TEST_F(Serving, health_is_that_of_somebody_who_can_answer) {
   EXPECT_EQ(ask("GET", "/health").body, R"({"status":"ok"})");
   backend_.state = api::ModelState::kLoading;
   const HttpReply loading = ask("GET", "/health");
@@ -272,7 +279,7 @@ TEST_F(ApiHandlerTest, health_is_that_of_somebody_who_can_answer) {
   EXPECT_THAT(ask("GET", "/health").body, HasSubstr("No model is loaded"));
 }
 
-TEST_F(ApiHandlerTest, props_are_llama_cpps) {
+TEST_F(Serving, props_are_llama_cpps) {
   const Json props = json_of("/props");
   EXPECT_EQ(props["total_slots"], 2);
   EXPECT_EQ(props["model_path"], "tiny");
@@ -282,8 +289,6 @@ TEST_F(ApiHandlerTest, props_are_llama_cpps) {
   EXPECT_EQ(props["default_generation_settings"]["params"]["temperature"].dump(), "0.8");
   EXPECT_EQ(props["default_generation_settings"]["params"]["samplers"][0], "penalties");
   EXPECT_EQ(props["chat_template"], "{{ messages }}");
-  EXPECT_EQ(props["bos_token"], "<begin>");
-  EXPECT_EQ(props["eos_token"], "<end>");
   EXPECT_EQ(props["build_info"], "build-1");
   EXPECT_EQ(props["is_sleeping"], false);
   EXPECT_EQ(ask("GET", "/props?model=other").status, 404);
@@ -291,7 +296,7 @@ TEST_F(ApiHandlerTest, props_are_llama_cpps) {
   EXPECT_EQ(json_of("/props")["total_slots"], 0) << "nothing is loaded";
 }
 
-TEST_F(ApiHandlerTest, metrics_count_answers_and_refusals) {
+TEST_F(Serving, metrics_count_answers_and_refusals) {
   (void)ask("POST", "/v1/chat/completions", kAsk);
   (void)ask("POST", "/v1/chat/completions", "{");
   const HttpReply page = ask("GET", "/metrics");
@@ -304,23 +309,27 @@ TEST_F(ApiHandlerTest, metrics_count_answers_and_refusals) {
   EXPECT_THAT(page.body, HasSubstr("salvage_requests_total{outcome=\"failed\"} 1\n"));
 }
 
-TEST_F(ApiHandlerTest, tokens_are_counted_in_all_dialects) {
-  EXPECT_EQ(ask("POST", "/v1/chat/completions/input_tokens", kAsk).body,
-            R"({"object":"response.input_tokens","input_tokens":11})");
-  EXPECT_EQ(ask("POST", "/v1/responses/input_tokens", R"({"input":"why"})").body,
-            R"({"object":"response.input_tokens","input_tokens":11})");
-  EXPECT_EQ(ask("POST", "/v1/messages/count_tokens", kAsk).body, R"({"input_tokens":11})");
+TEST_F(Serving, tokens_are_counted_in_all_dialects) {
+  EXPECT_EQ(
+      ask("POST", "/v1/chat/completions/input_tokens", kAsk).body,
+      fmt::format(R"({{"object":"response.input_tokens","input_tokens":{}}})", kPromptTokens));
+  EXPECT_EQ(
+      ask("POST", "/v1/responses/input_tokens", R"({"input":"why"})").body,
+      fmt::format(R"({{"object":"response.input_tokens","input_tokens":{}}})", kPromptTokens));
+  EXPECT_EQ(ask("POST", "/v1/messages/count_tokens", kAsk).body,
+            fmt::format(R"({{"input_tokens":{}}})", kPromptTokens));
 }
 
-TEST_F(ApiHandlerTest, tokens_come_back_as_the_text_they_were) {
-  EXPECT_EQ(ask("POST", "/tokenize", R"({"content":"abc"})").body, R"({"tokens":[0,1,2]})");
+TEST_F(Serving, tokens_come_back_as_the_text_they_were) {
+  EXPECT_EQ(ask("POST", "/tokenize", R"({"content":"abc"})").body, R"({"tokens":[48,0,1]})");
   EXPECT_EQ(ask("POST", "/detokenize", R"({"tokens":[2,1,0]})").body, R"({"content":"cba"})");
-  EXPECT_EQ(ask("POST", "/apply-template", kAsk).body, "{\"prompt\":\"user: why\\n\"}");
+  EXPECT_EQ(Json::parse(ask("POST", "/apply-template", kAsk).body)["prompt"],
+            "{\"role\":\"user\",\"content\":\"why\"}\n");
 }
 
 // --- who may ask ---
 
-TEST_F(ApiHandlerTest, without_keys_only_this_machine_sees_what_others_ask) {
+TEST_F(Serving, without_keys_only_this_machine_sees_what_others_ask) {
   for (const char* target : {"/v1/requests", "/v1/cluster"}) {
     EXPECT_EQ(ask("GET", target).status, 200);
     HttpRequest far = request_of("GET", target);
@@ -331,7 +340,7 @@ TEST_F(ApiHandlerTest, without_keys_only_this_machine_sees_what_others_ask) {
   }
 }
 
-TEST_F(ApiHandlerTest, a_key_is_asked_for_before_the_body_is_read_and_named_by_its_digest) {
+TEST_F(Serving, a_key_is_asked_for_before_the_body_is_read_and_named_by_its_digest) {
   make_handler({.key_digests = {ApiKeys::digest_of("secret")}, .keys_required = true});
   HttpRequest request = request_of("POST", "/v1/chat/completions", kAsk);
   request.peer = "tcp:192.168.1.9:4711";
@@ -351,7 +360,7 @@ TEST_F(ApiHandlerTest, a_key_is_asked_for_before_the_body_is_read_and_named_by_i
   EXPECT_FALSE(handler_->refuse(request_of("GET", "/health"))) << "needs none";
 }
 
-TEST(ApiKeys, this_machine_is_known_by_its_address) {
+TEST(Peers, this_machine_is_known_by_its_address) {
   for (const char* peer :
        {"tcp:127.0.0.1:80", "tcp:[::1]:80", "tcp:127.9.9.9:1", "tcp:[::ffff:127.0.0.1]:9"}) {
     EXPECT_TRUE(is_this_machine(peer)) << peer;
@@ -374,14 +383,14 @@ class RushingClock final : public Clock {
 };
 
 TEST(AnswerTime, an_answer_ends_behind_the_line_in_which_its_time_is_over) {
-  sim::FakeServing serving({.answer = "ab\ncd\nef\ngh\nij\nkl"});
+  sim::FakeServing serving({.script = "ab\ncd\nef\ngh\nij\nkl"});
   const RushingClock clock;
   const auto request = api::parse_request(api::Dialect::kLlama,
                                           R"({"prompt":"x","n_predict":50,"t_max_predict_ms":1})");
   ASSERT_TRUE(request);
-  auto answer = GeneratedAnswer::prepare(*request, {"tiny", serving.pipeline(), {}}, clock);
+  auto answer = GeneratedAnswer::prepare(*request, *serving.ready(""), clock);
   ASSERT_TRUE(answer);
-  ASSERT_TRUE((*answer)->begin());
+  ASSERT_TRUE((*answer)->begin(nullptr));
   std::string text;
   for (;;) {
     const auto event = (*answer)->next(std::chrono::steady_clock::now() + kHandlerWait);
