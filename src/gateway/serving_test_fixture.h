@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/stop.h"
 #include "gateway/api_handler.h"
@@ -68,7 +69,7 @@ class HeardBody final : public HttpBody {
   }
   // What was heard once `part` is there; all of it if it never comes, which is a failure.
   std::string wait_for(std::string_view part) {
-    const TimePoint until = std::chrono::steady_clock::now() + kHandlerWait;
+    const TimePoint until = deadline_after(SteadyClock().now(), kHandlerWait);
     MutexLock lock(mutex_);
     while (text_.find(part) == std::string::npos && changed_.wait_until(mutex_, until)) {
     }
