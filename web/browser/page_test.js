@@ -17,14 +17,22 @@ const FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-ru
   '--disable-background-networking', '--disable-component-update'];
 const ANSWER_MS = 60_000;
 const STORY = 'Tell me a very long story about a lighthouse.';
-const CONTEXT = 256; // a small model may ramble until it is full
+const CONTEXT = 192; // a small model may ramble until it is full
 const ATTACK =
   'Hi <img src=x onerror="document.title=\'owned\'"> <script>document.title="owned"</script> ' +
   '[click](javascript:document.title="owned") ![p](http://elsewhere.example/p.png)\n\n' +
   '```html\n<b onclick="x">code</b>\n```\n';
 
-// Each ends by itself, so that the machines are ended too.
-const test = (name, run) => anyTest(name, { timeout: 90_000 }, run);
+// Each ends by itself, so that the machines are ended too; its pages don't work on beside the next one's.
+const contexts = [];
+const test = (name, run) =>
+  anyTest(name, { timeout: 90_000 }, async () => {
+    try {
+      await run();
+    } finally {
+      await Promise.all(contexts.splice(0).map((context) => context.close()));
+    }
+  });
 
 let cluster;
 let first; // the coordinator
@@ -49,6 +57,7 @@ after(async () => {
 /** A page of a browser that has nothing in it yet. */
 async function browse({ url = first.url, ...options } = {}) {
   const context = await browser.newContext({ locale: 'en-US', viewport: { width: 1200, height: 800 }, ...options });
+  contexts.push(context);
   context.on('request', (request) => asked.push(request.url()));
   context.on('console', (message) => {
     if (message.type() === 'error') complaints.push(`${message.text()} ${message.location().url}`);
@@ -77,6 +86,9 @@ async function answered(page, phase = 'done') {
   await status(page).and(page.locator(`[data-phase=${phase}]`)).waitFor({ timeout: ANSWER_MS });
   return answers(page).last().locator('.text').innerText();
 }
+
+/** What the server knows of its requests, newest first. */
+const requests = async () => (await (await fetch(new URL('v1/requests', first.url))).json()).data;
 
 /** The page's answer comes from here, as if the server had sent it. */
 async function answerWith(page, body, { status: code = 200, type = 'text/event-stream' } = {}) {
@@ -177,6 +189,7 @@ test('errors are told by their code in the reader’s language, with what to do'
   await ask(page, '早');
   await page.getByRole('alert').getByText('集群中有一台机器掉线').waitFor();
   await page.getByRole('alert').getByText('attic-pc is gone').waitFor();
+  await shot(page, 'desktop-light-error-zh');
   assert.equal(await answered(page, 'failed'), 'half');
   await page.unroute('**/v1/chat/completions');
   await answerWith(page, JSON.stringify({ error: { code: 'queue_full', message: '9 wait' } }), {
@@ -317,9 +330,16 @@ test('stop stops: the page at once, and the machines', async () => {
   const page = await browse();
   await ask(page, STORY);
   await status(page).and(page.locator('[data-phase=writing]')).waitFor({ timeout: ANSWER_MS });
+  const [live] = (await requests()).filter((one) => one.state === 'decode');
+  assert.ok(live, 'the server knows of no answer under way');
   await page.getByRole('button', { name: 'Stop' }).click();
   const text = await answered(page, 'stopped');
   assert.ok(text.length > 0);
+  const over = await until('the machines have stopped', async () =>
+    (await requests()).find((one) => one.id === live.id && one.state === 'cancelled'), { ms: 3000, every: 20 });
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  const later = (await requests()).find((one) => one.id === live.id);
+  assert.equal(later.answer_tokens, over.answer_tokens);
   await page.getByRole('button', { name: 'New chat' }).click();
   await ask(page, STORY);
   await status(page).and(page.locator('[data-phase=writing]')).waitFor({ timeout: ANSWER_MS });
@@ -327,9 +347,34 @@ test('stop stops: the page at once, and the machines', async () => {
   await answered(page, 'stopped');
 });
 
+test('who waits sees the place in the queue, and goes on when it is his turn', async () => {
+  const [one, two] = [await browse(), await browse()];
+  await ask(one, STORY);
+  await status(one).and(one.locator('[data-phase=writing]')).waitFor({ timeout: ANSWER_MS });
+  await ask(two, 'Name a colour.');
+  await status(two).getByText('queued 1st').waitFor();
+  await one.getByRole('button', { name: 'Stop' }).click();
+  await status(two).getByText(/queued 1st → reading prompt \d+\/\d+.* → /).waitFor();
+  assert.ok((await answered(two)).length > 0);
+});
+
+test('the cluster at a glance: machines, their layers, memory and work', async () => {
+  const page = await browse();
+  const panel = page.getByTestId('cluster');
+  await panel.getByText('3 machines').waitFor();
+  const lines = await panel.locator('li').allInnerTexts();
+  const parts = [/^old-desktop\s+layers 0–9/, /^(thinkpad|attic-pc)\s+layers 10–19/, /^(thinkpad|attic-pc)\s+layers 20–29/];
+  assert.equal(lines.length, parts.length);
+  for (const [at, part] of parts.entries()) assert.match(lines[at], part);
+  for (const text of lines) assert.match(text, /[\d.]+ [GM]iB of [\d.]+ [GM]iB\s+\d+ % busy/);
+  await cluster.leave('attic-pc');
+  await panel.getByText('off', { exact: true }).waitFor();
+  await shot(page, 'desktop-light-machine-off');
+});
+
 test('nothing was asked of anybody else, and the browser had nothing to complain about', () => {
   const origins = new Set(asked.map((url) => new URL(url)).filter((url) => url.protocol !== 'data:').map((url) => url.hostname));
   assert.deepEqual([...origins], ['127.0.0.1']);
-  const expected = /Failed to load resource: (the server responded with a status of (401|429)|net::ERR_FAILED)|v1\/cluster/;
+  const expected = /Failed to load resource: (the server responded with a status of (401|429)|net::ERR_FAILED)/;
   assert.deepEqual([...new Set(complaints)].filter((text) => !expected.test(text)), []);
 });
