@@ -369,6 +369,7 @@ test('the cluster at a glance: machines, their layers, memory and work', async (
   for (const text of lines) assert.match(text, /[\d.]+ [GM]iB of [\d.]+ [GM]iB\s+\d+ % busy/);
   await cluster.leave('attic-pc');
   await panel.getByText('off', { exact: true }).waitFor();
+  await page.getByRole('heading', { name: "can't answer right now" }).waitFor();
   await shot(page, 'desktop-light-machine-off');
 });
 

@@ -53,6 +53,17 @@ function modelOf(json) {
   };
 }
 
+/** Which models are in which state, to be compared with what it was. */
+export function statesOf(json) {
+  return (json?.models ?? []).map((model) => `${model.name}=${model.state}`).join();
+}
+
+/** Why a model doesn't answer, as the server says it; empty: it does, or nobody knows. */
+export function waitsFor(json, modelName) {
+  const model = (json?.models ?? []).find((one) => one.name === modelName);
+  return model?.state === 'waiting' ? String(model.reason ?? '') : '';
+}
+
 /** @param {object} json the body of v1/cluster @param {string} modelName the model that is shown */
 export function clusterView(json, modelName) {
   const models = (json.models ?? []).map(modelOf).filter((model) => model.stages.length > 0);

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { clusterView, waitMs, watch } from './cluster.js';
+import { clusterView, statesOf, waitMs, waitsFor, watch } from './cluster.js';
 
 const BODY = {
   object: 'cluster',
@@ -54,6 +54,15 @@ test('what is shown of a cluster, its machines in the order of their layers', ()
 test('a cluster without machines, models or sense', () => {
   expect(clusterView({}, 'm')).toEqual({ name: '', machines: [], model: null });
   expect(clusterView({ models: [{ name: 'x', stages: [{}] }] }, '').model.stages[0].share).toBe(0);
+});
+
+test('whether a model waits for machines, and whether that has changed', () => {
+  const waiting = { models: [{ name: 'm', state: 'waiting', reason: 'pi is lost' }, { name: 'n', state: 'ready' }] };
+  expect(waitsFor(waiting, 'm')).toBe('pi is lost');
+  expect([waitsFor(waiting, 'n'), waitsFor(waiting, 'x'), waitsFor(null, 'm')]).toEqual(['', '', '']);
+  expect(statesOf(waiting)).toBe('m=waiting,n=ready');
+  expect(statesOf(BODY)).toBe('other=unloaded,m=ready');
+  expect(statesOf(null)).toBe('');
 });
 
 test('failures make the looks rarer, up to a minute', () => {

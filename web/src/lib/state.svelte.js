@@ -2,7 +2,7 @@
 // models, conversations, and the one answer that may be under way.
 
 import { getJson, listModels, streamAnswer } from './api.js';
-import { watch } from './cluster.js';
+import { statesOf, watch } from './cluster.js';
 import { messagesToSend, newChat, titleOf } from './conversation.js';
 import { begun, ended, withEvent } from './status.js';
 import { deleteChat, readChats, readSetting, saveChat, storageOf, writeSetting } from './store.js';
@@ -134,8 +134,10 @@ export class PageState {
     return watch(async () => {
       if (this.isLocked) return true;
       try {
+        const before = this.cluster;
         this.cluster = await getJson('v1/cluster', { key: this.key });
         this.clusterIsOld = false;
+        if (before && statesOf(before) !== statesOf(this.cluster)) this.refreshModels();
         return true;
       } catch {
         this.clusterIsOld = true; // what is wrong is told where models are asked for
