@@ -21,6 +21,8 @@ using StepId = Id<struct StepIdTag, std::uint64_t>;  // One micro-batch's way th
 using RequestId = Id<struct RequestIdTag, std::uint64_t>;  // One answer being made.
 using SequenceId =
     Id<struct SequenceIdTag, std::uint32_t>;  // KV cache lane, 0 .. sequence_count_max-1.
+using CheckpointId =
+    Id<struct CheckpointIdTag, std::uint32_t>;  // A saved state, 0 .. checkpoint_count-1.
 
 // 64 lower-case hex digits, the SHA-256 of what they name (docs/cluster.md); empty = none.
 using NodeId = Id<struct NodeIdTag, std::string>;    // a machine: of its public key

@@ -79,6 +79,7 @@ struct LoadStage {
   std::uint32_t credits = 0;                  // to grant to the stage before this one
   // The only node that may open the data link; empty: somebody on this machine.
   std::string upstream_node;
+  std::uint32_t checkpoint_count = 0;  // saved states to hold room for, if the model needs any
   friend bool operator==(const LoadStage&, const LoadStage&) = default;
 };
 
@@ -108,6 +109,9 @@ struct StageLoaded {
   std::string inexact_condition;
   double nmse = 0;
   std::uint32_t rows_compared = 0;
+  // Saved states that the stage has room for. 0 also where it knows no save and restore.
+  std::uint32_t checkpoint_count = 0;
+  std::uint64_t checkpoint_bytes = 0;  // of one
   friend bool operator==(const StageLoaded&, const StageLoaded&) = default;
 };
 

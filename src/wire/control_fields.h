@@ -65,6 +65,7 @@ void visit_fields(Of<LoadStage>, Visit&& visit) {
   visit("hidden_type", &LoadStage::hidden_type, kRequired);
   visit("credits", &LoadStage::credits, kRequired);
   visit("upstream_node", &LoadStage::upstream_node, kOptional);
+  visit("checkpoint_count", &LoadStage::checkpoint_count, kOptional);
 }
 
 template <typename Visit>
@@ -93,6 +94,8 @@ void visit_fields(Of<StageLoaded>, Visit&& visit) {
   visit("inexact_condition", &StageLoaded::inexact_condition, kProse);
   visit("nmse", &StageLoaded::nmse, kOptional);
   visit("rows_compared", &StageLoaded::rows_compared, kOptional);
+  visit("checkpoint_count", &StageLoaded::checkpoint_count, kOptional);
+  visit("checkpoint_bytes", &StageLoaded::checkpoint_bytes, kOptional);
 }
 
 template <typename Visit>

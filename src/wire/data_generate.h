@@ -3,6 +3,7 @@
 // Micro-batches and step results at random, always valid, for tests and fuzzers.
 
 #include <cstdint>
+#include <iterator>
 
 #include "base/random.h"
 #include "wire/micro_batch.h"
@@ -28,9 +29,13 @@ inline MicroBatch generate_micro_batch(std::uint64_t seed) {
   batch.step.value = random();
   batch.ops.resize(random.below(4));
   for (SequenceOp& op : batch.ops) {
-    op.kind = static_cast<SequenceOpKind>(random.below(3));
+    constexpr SequenceOpKind kKinds[] = {SequenceOpKind::kClear, SequenceOpKind::kTrim,
+                                         SequenceOpKind::kCopy, SequenceOpKind::kSave,
+                                         SequenceOpKind::kRestore};
+    op.kind = kKinds[random.below(std::size(kKinds))];
     op.sequence.value = static_cast<std::uint32_t>(random.below(64));
-    op.source.value = static_cast<std::uint32_t>(random.below(64));
+    const auto other = static_cast<std::uint32_t>(random.below(64));
+    (names_checkpoint(op.kind) ? op.checkpoint.value : op.source.value) = other;
     op.position = static_cast<std::int32_t>(random.below(100000));
   }
   const std::size_t rows = random.below(33);

@@ -212,6 +212,9 @@ TEST(Golden, micro_batches_have_the_bytes_of_version_2) {
   first.causal = false;
   first.logits = {LogitsForm::kHash, 0};
   compare_data("micro_batch_tokens", FrameType::kMicroBatch, first, {});
+  first.ops = {{SequenceOpKind::kSave, {2}, {0}, 640, {9}},
+               {SequenceOpKind::kRestore, {3}, {0}, 512, {1}}};
+  compare_data("micro_batch_checkpoints", FrameType::kMicroBatch, first, {});
 }
 
 TEST(Golden, step_results_have_the_bytes_of_version_2) {

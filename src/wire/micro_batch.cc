@@ -1,6 +1,7 @@
 #include "wire/micro_batch.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -69,18 +70,33 @@ Result<void> check_fixed(const Fixed& fixed) {
   return {};
 }
 
+std::optional<SequenceOpKind> known_kind(std::uint8_t kind) {
+  const auto known = static_cast<SequenceOpKind>(kind);
+  switch (known) {
+    case SequenceOpKind::kClear:
+    case SequenceOpKind::kTrim:
+    case SequenceOpKind::kCopy:
+    case SequenceOpKind::kSave:
+    case SequenceOpKind::kRestore:
+      return known;
+  }
+  return std::nullopt;
+}
+
 Result<void> read_ops(Reader& reader, std::size_t count, std::vector<SequenceOp>& ops) {
   ops.resize(count);
   for (SequenceOp& op : ops) {
     std::uint8_t kind = 0;
+    std::uint32_t source = 0;
     const bool complete = reader.number(kind) && reader.skip(3) &&
-                          reader.number(op.sequence.value) && reader.number(op.source.value) &&
+                          reader.number(op.sequence.value) && reader.number(source) &&
                           reader.number(op.position);
     if (!complete) return corrupt("the body is too short");
-    if (kind > static_cast<std::uint8_t>(SequenceOpKind::kCopy)) {
-      return unsupported("sequence operation", kind);
-    }
-    op.kind = static_cast<SequenceOpKind>(kind);
+    const auto known = known_kind(kind);
+    if (!known) return unsupported("sequence operation", kind);
+    op.kind = *known;
+    op.source.value = names_checkpoint(op.kind) ? 0 : source;
+    op.checkpoint.value = names_checkpoint(op.kind) ? source : 0;
   }
   return {};
 }
@@ -129,6 +145,10 @@ std::size_t body_bytes(const MicroBatch& batch) {
 
 }  // namespace
 
+bool names_checkpoint(SequenceOpKind kind) {
+  return kind == SequenceOpKind::kSave || kind == SequenceOpKind::kRestore;
+}
+
 Result<void> encode(const MicroBatch& batch, std::vector<std::byte>& body) {
   if (auto checked = check_batch(batch); !checked) {
     return fail(ErrorCode::kInvalidArgument, checked.error().message());
@@ -149,7 +169,7 @@ Result<void> encode(const MicroBatch& batch, std::vector<std::byte>& body) {
   for (const SequenceOp& op : batch.ops) {
     writer.number(static_cast<std::uint32_t>(op.kind));  // u8 and three bytes of 0
     writer.number(op.sequence.value);
-    writer.number(op.source.value);
+    writer.number(names_checkpoint(op.kind) ? op.checkpoint.value : op.source.value);
     writer.number(op.position);
   }
   writer.list(batch.tokens);

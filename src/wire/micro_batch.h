@@ -17,18 +17,23 @@
 
 namespace salvage::wire {
 
-// Changes to the KV cache of every stage, applied in order before the rows. Numbers 3 to 5 are
-// reserved for keep, save and restore; a kind that a stage does not know is refused, not skipped.
+// Changes to the KV cache of every stage, applied in order before the rows. A kind that a stage
+// does not know is refused, not skipped, so save and restore go only to pipelines all of whose
+// stages said that they have checkpoints (StageLoaded). Number 3 is reserved for keep.
 enum class SequenceOpKind : std::uint8_t {
-  kClear = 0,  // Forget all of `sequence`.
-  kTrim = 1,   // Forget positions >= `position` of `sequence`.
-  kCopy = 2,   // `sequence` becomes a copy of all of `source`.
+  kClear = 0,    // Forget all of `sequence`.
+  kTrim = 1,     // Forget positions >= `position` of `sequence`.
+  kCopy = 2,     // `sequence` becomes a copy of all of `source`.
+  kSave = 4,     // `checkpoint` becomes the state of `sequence`, which ends before `position`.
+  kRestore = 5,  // `sequence` goes back to where `checkpoint` was saved, which was `position`.
 };
+bool names_checkpoint(SequenceOpKind kind);
 struct SequenceOp {
   SequenceOpKind kind = SequenceOpKind::kClear;
   SequenceId sequence;
-  SequenceId source;          // kCopy
-  std::int32_t position = 0;  // kTrim
+  SequenceId source;          // all but kSave and kRestore; kCopy alone reads it
+  std::int32_t position = 0;  // kTrim, kSave, kRestore
+  CheckpointId checkpoint;    // kSave and kRestore, in the place of `source`
   friend bool operator==(const SequenceOp&, const SequenceOp&) = default;
 };
 
