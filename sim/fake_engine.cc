@@ -38,6 +38,11 @@ class FakeEngine final : public engine::StageEngine {
     facts_.row_width_out = kFakeRowWidth;
     facts_.vocabulary_size = kFakeVocabulary;
     facts_.kernel_fingerprint = "fake";
+    facts_.can_trim = !stage.recurrent;
+    if (!stage.recurrent) return;
+    facts_.checkpoint_count = options.checkpoint_count;
+    facts_.checkpoint_bytes = stage.layers.count() * sizeof(std::uint64_t);
+    checkpoints_.resize(options.checkpoint_count);
   }
 
   const engine::StageFacts& facts() const override { return facts_; }
@@ -48,10 +53,13 @@ class FakeEngine final : public engine::StageEngine {
       auto& cache = caches_[op.sequence.value];
       if (op.kind == engine::SequenceOpKind::kClear) cache.clear();
       if (op.kind == engine::SequenceOpKind::kTrim) {
+        if (stage_.recurrent) return bad("a recurrent sequence can't be trimmed");
         if (static_cast<std::size_t>(op.position) > cache.size()) return bad("nothing to trim");
         cache.resize(static_cast<std::size_t>(op.position));
       }
       if (op.kind == engine::SequenceOpKind::kCopy) cache = caches_.at(op.source.value);
+      if (op.kind == engine::SequenceOpKind::kSave) RETURN_IF_ERROR(save(op, cache));
+      if (op.kind == engine::SequenceOpKind::kRestore) RETURN_IF_ERROR(restore(op, cache));
     }
     return {};
   }
@@ -79,6 +87,22 @@ class FakeEngine final : public engine::StageEngine {
   }
 
  private:
+  Result<void> save(const engine::SequenceOp& op, const Cache& cache) {
+    if (op.checkpoint.value >= checkpoints_.size()) return bad("checkpoint out of range");
+    if (cache.size() != static_cast<std::size_t>(op.position)) return bad("saved elsewhere");
+    // The state alone, as a recurrent model has it: what the last position left behind.
+    checkpoints_[op.checkpoint.value] = {op.position, cache.back()};
+    return {};
+  }
+
+  Result<void> restore(const engine::SequenceOp& op, Cache& cache) {
+    if (op.checkpoint.value >= checkpoints_.size()) return bad("checkpoint out of range");
+    const Checkpoint& saved = checkpoints_[op.checkpoint.value];
+    if (saved.position != op.position || op.position <= 0) return bad("no such checkpoint");
+    cache.assign(static_cast<std::size_t>(op.position), saved.state);
+    return {};
+  }
+
   static tl::unexpected<Error> bad(std::string message) {
     return fail(ErrorCode::kInvalidArgument, std::move(message));
   }
@@ -109,7 +133,12 @@ class FakeEngine final : public engine::StageEngine {
   FakeStage stage_;
   engine::StageOptions options_;
   engine::StageFacts facts_;
+  struct Checkpoint {
+    std::int32_t position = 0;
+    std::vector<std::uint64_t> state;  // of each layer
+  };
   std::vector<Cache> caches_;
+  std::vector<Checkpoint> checkpoints_;
   std::vector<float> logits_;
   std::uint32_t runs_ = 0;
 };

@@ -19,6 +19,7 @@ struct FakeStage {
   LayerRange layers;
   std::uint32_t layer_count = 0;
   std::uint32_t fail_at_run = 0;  // the n-th run fails with `internal`; 0: none does
+  bool recurrent = false;         // can't trim; saves and restores as many states as it is told
 };
 
 std::unique_ptr<engine::StageEngine> make_fake_engine(const FakeStage& stage,

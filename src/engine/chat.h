@@ -101,6 +101,9 @@ class ChatParser {
 struct ChatPrompt {
   std::string text;             // as the template wrote it; for people and /apply-template
   std::vector<TokenId> tokens;  // begin and end tokens included
+  // Tokens before the turn that the answer belongs to: the next prompt of this conversation may
+  // write the answer differently, but not these. 0: not known.
+  std::uint32_t turn = 0;
   std::vector<std::string> stop;
   // Control tokens that the parser must see: their text belongs to the answer's.
   std::vector<TokenId> visible_tokens;

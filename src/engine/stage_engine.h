@@ -37,6 +37,9 @@ struct StageOptions {
   CacheType cache_type_k = CacheType::kQ8_0;
   CacheType cache_type_v = CacheType::kQ8_0;
   bool exact = false;  // Trade speed for bits that never depend on how rows are grouped.
+  // Saved states that a model whose sequences can't be cut back shall have room for, all sequences
+  // together; others need none.
+  std::uint32_t checkpoint_count = 0;
 };
 
 struct StageMemory {
@@ -57,7 +60,11 @@ struct StageFacts {
   std::uint32_t vocabulary_size = 0;
   std::uint32_t position_planes = 1;  // 4 for M-RoPE and IM-RoPE models
   bool can_trim =
-      true;  // False: recurrent state, a sequence can only grow, be copied or be cleared.
+      true;  // False: recurrent state, a sequence can only grow, be copied, cleared, or restored.
+  // Saved states that this stage holds room for; 0 if it can trim, or can't save and restore a
+  // state exactly, which it tries when it loads.
+  std::uint32_t checkpoint_count = 0;
+  std::uint64_t checkpoint_bytes = 0;  // of one of them, here
   std::uint32_t rows_exact_max = 0;  // Rows of one micro-batch up to which bits are exact; 0 = any.
   std::string kernel_fingerprint;    // Same string = same instruction set, kernels, build flags.
   StageMemory memory;
@@ -68,12 +75,18 @@ enum class SequenceOpKind : std::uint8_t {
   kClear = 0,  // Forget all of `sequence`.
   kTrim = 1,   // Forget positions >= `position` of `sequence`.
   kCopy = 2,   // `sequence` becomes a copy of all of `source`.
+  // 3 is reserved on the wire.
+  kSave = 4,     // `checkpoint` becomes the state of `sequence`, which ends before `position`.
+  kRestore = 5,  // `sequence` goes back to where `checkpoint` was saved, which was `position`.
 };
+// A checkpoint holds what can't be cut back, no keys and values: it may be restored into a sequence
+// whose tokens before `position` are those that were there when it was saved.
 struct SequenceOp {
   SequenceOpKind kind = SequenceOpKind::kClear;
   SequenceId sequence;
   SequenceId source;          // kCopy
-  std::int32_t position = 0;  // kTrim
+  std::int32_t position = 0;  // kTrim, kSave, kRestore
+  CheckpointId checkpoint;    // kSave, kRestore
   friend bool operator==(const SequenceOp&, const SequenceOp&) = default;
 };
 
@@ -112,7 +125,8 @@ class StageEngine {
 
   virtual const StageFacts& facts() const = 0;
 
-  // Applies changes to the KV cache. A trim that the model cannot do fails with `unsupported`.
+  // Applies changes to the KV cache. A trim that the model cannot do fails with `unsupported`, a
+  // checkpoint that isn't there, or is of another position, with `invalid_argument`.
   virtual Result<void> apply(std::span<const SequenceOp> ops) = 0;
 
   // Runs one micro-batch. Ids, positions and sequences are checked against the limits first.

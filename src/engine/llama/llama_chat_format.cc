@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <chat.h>
@@ -20,6 +21,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kSilent = -1;  // below every level of common/log.h
+
+std::string_view without_space(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\n\v\f\r";
+  const std::size_t begin = text.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
+}
 
 bool continues(const ChatRequest& request) {
   return request.continuation != ChatContinuation::kNone;
@@ -52,6 +60,7 @@ class LlamaChatFormat final : public ChatFormat {
   Result<Thinking> thinking_for(const ChatRequest& request, const common_chat_params& answer) const;
   Result<std::vector<TokenId>> begun(const common_chat_params& answer) const;
   Result<void> add_triggers(const common_chat_params& answer, AnswerGrammar& grammar) const;
+  std::uint32_t turn_of(const std::vector<TokenId>& prompt, const std::string& opening) const;
   Result<std::vector<TokenId>> preserved(const common_chat_params& answer) const;
 
   std::shared_ptr<const LlamaVocabulary> vocabulary_;  // its model made templates_
@@ -125,6 +134,22 @@ Result<std::vector<TokenId>> LlamaChatFormat::begun(const common_chat_params& an
     tokens.erase(tokens.begin());
   }
   return tokens;
+}
+
+// Where the token begins in which the template's opening of the answer does, if the prompt ends
+// with it. By text, for a tokenizer may take an opening alone for other tokens, and white space at
+// its ends for none.
+std::uint32_t LlamaChatFormat::turn_of(const std::vector<TokenId>& prompt,
+                                       const std::string& opening) const {
+  const std::string_view wanted = without_space(opening);
+  std::string end;
+  for (std::size_t begin = prompt.size(); begin > 0 && !wanted.empty();) {
+    end.insert(0, vocabulary_->piece(prompt[--begin], true));
+    const std::string_view found = without_space(end);
+    if (found.size() < wanted.size()) continue;
+    return found.ends_with(wanted) ? static_cast<std::uint32_t>(begin) : 0;
+  }
+  return 0;
 }
 
 Result<std::vector<TokenId>> LlamaChatFormat::preserved(const common_chat_params& answer) const {
@@ -216,6 +241,7 @@ Result<ChatPrompt> LlamaChatFormat::apply(const ChatRequest& request) const {
   ChatPrompt prompt;
   prompt.text = std::move(rendered.text);
   ASSIGN_OR_RETURN(prompt.tokens, vocabulary_->tokenize_prompt(rendered.parts));
+  prompt.turn = turn_of(prompt.tokens, answer.generation_prompt);
   prompt.stop = answer.additional_stops;
   ASSIGN_OR_RETURN(prompt.visible_tokens, preserved(answer));
   ASSIGN_OR_RETURN(prompt.grammar, grammar_for(request, input, answer));

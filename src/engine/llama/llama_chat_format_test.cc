@@ -218,6 +218,38 @@ TEST_P(RandomConversationTest, has_no_control_token_more_than_a_harmless_one) {
   }
 }
 
+// What a pipeline saves is its state before the answer's turn: only if the next prompt begins with
+// that very beginning it is good for anything. With thoughts, which many templates leave out then.
+TEST_P(RandomConversationTest, goes_on_as_it_began_up_to_the_answers_turn) {
+  const auto& [vocabulary, name] = GetParam();
+  const auto format = test_format(vocabulary, upstream_template(name));
+  ChatRequest request;
+  request.messages.push_back({{"role", "user"}, {"content", "What is a cluster?"}});
+  const ChatPrompt first = prompt_of(*format, request);
+  ASSERT_GT(first.turn, 0U);
+  ASSERT_LT(first.turn, first.tokens.size());
+  request.messages.push_back({{"role", "assistant"},
+                              {"content", "Several machines."},
+                              {"reasoning_content", "The user asks for a word."}});
+  request.messages.push_back({{"role", "user"}, {"content", "How many?"}});
+  const ChatPrompt second = prompt_of(*format, request);
+  ASSERT_GT(second.turn, first.turn);
+  // One template writes its rules behind the last message, anew each time.
+  const bool moves = second.text.find("## Available Tools") != std::string::npos;
+  ASSERT_GE(second.tokens.size(), first.turn);
+  EXPECT_NE(moves, std::equal(first.tokens.begin(), first.tokens.begin() + first.turn,
+                              second.tokens.begin()))
+      << first.text << "\n----\n"
+      << second.text;
+}
+
+TEST(LlamaChatFormatTest, a_prompt_without_an_opening_for_the_answer_has_no_turn) {
+  const auto format = test_format("llama-bpe", kTemplate);
+  ChatRequest request = chat_of(R"([{"role":"user","content":"hi"}])");
+  request.add_generation_prompt = false;
+  EXPECT_EQ(prompt_of(*format, request).turn, 0U);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Families, RandomConversationTest,
     testing::Values(std::pair("qwen2", "Qwen-Qwen2.5-7B-Instruct"),

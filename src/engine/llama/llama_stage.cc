@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include "engine/llama/backend.h"
+#include "engine/llama/checkpoint_check.h"
+#include "engine/llama/checkpoint_store.h"
 #include "engine/llama/self_check.h"
 #include "engine/llama/stage_loader.h"
 
@@ -48,6 +50,7 @@ class LlamaStage final : public StageEngine {
 
   BatchLimits limits() const;
   Result<void> apply_one(const SequenceOp& op);
+  Result<void> make_checkpoints();
   Result<void> check_positions(const MicroBatchView& batch) const;
   Result<std::span<const float>> enter_rows(const MicroBatchView& batch);
   Result<void> run_checked(const MicroBatchView& batch, StepOutput& output);
@@ -62,6 +65,7 @@ class LlamaStage final : public StageEngine {
   ComputeThreads threads_;
   ContextHandle context_;  // uses all of the above
   std::optional<StepBatch> batch_;
+  CheckpointStore checkpoints_;
   StageFacts facts_;
   bool causal_default_ = true;
   std::vector<float> embedded_;   // rows out of the embedding table
@@ -82,6 +86,7 @@ Result<std::unique_ptr<StageEngine>> LlamaStage::load(const StageOptions& option
   ASSIGN_OR_RETURN(stage->facts_, describe_stage(stage->context_.get(), stage->plan_, options));
   stage->causal_default_ = !llama_model_is_diffusion(stage->model_.get());
   stage->batch_.emplace(stage->limits());
+  RETURN_IF_ERROR(stage->make_checkpoints());
   return std::unique_ptr<StageEngine>(std::move(stage));
 }
 
@@ -94,6 +99,17 @@ BatchLimits LlamaStage::limits() const {
           .position_planes = facts_.position_planes,
           .row_width_in = facts_.row_width_in,
           .gives_logits = facts_.gives_logits};
+}
+
+// Only where a state turns out to have one size and to bring the same bits back; else the stage has
+// no checkpoints, and says so.
+Result<void> LlamaStage::make_checkpoints() {
+  if (facts_.can_trim || options_.checkpoint_count == 0) return {};
+  ASSIGN_OR_RETURN(checkpoints_,
+                   prove_checkpoints(*this, context_.get(), options_.checkpoint_count));
+  facts_.checkpoint_count = checkpoints_.count();
+  facts_.checkpoint_bytes = checkpoints_.bytes();
+  return {};
 }
 
 Result<void> LlamaStage::apply(std::span<const SequenceOp> ops) {
@@ -130,6 +146,10 @@ Result<void> LlamaStage::apply_one(const SequenceOp& op) {
       llama_memory_seq_rm(memory, sequence, -1, -1);
       llama_memory_seq_cp(memory, static_cast<llama_seq_id>(op.source.value), sequence, -1, -1);
       return {};
+    case SequenceOpKind::kSave:
+      return checkpoints_.save(context_.get(), op.sequence, op.checkpoint, op.position);
+    case SequenceOpKind::kRestore:
+      return checkpoints_.restore(context_.get(), op.sequence, op.checkpoint, op.position);
   }
   return fail(ErrorCode::kInvalidArgument, "unknown sequence operation");
 }

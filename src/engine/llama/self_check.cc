@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "engine/llama/check_rows.h"
 
 namespace salvage::engine {
 namespace {
@@ -18,7 +19,6 @@ constexpr std::array<std::uint32_t, 4> kGroupSizes = {2, 3, 4, 8};
 // Sequence s of a group starts at position kGroupStart + s: sizes differ, and after one step for
 // each group size all are still within the reference.
 constexpr std::uint32_t kGroupStart = 4;
-constexpr std::uint64_t kSeed = 20240229;  // any; fixed so that two runs see the same rows
 
 class Checker {
  public:
@@ -26,10 +26,7 @@ class Checker {
   Result<SelfCheck> run();
 
  private:
-  struct Row {
-    SequenceId sequence;
-    std::uint32_t index = 0;  // of the rows, and its position
-  };
+  using Row = CheckRow;
 
   Result<void> step(const std::vector<Row>& rows);
   Result<void> step_and_compare(const std::vector<Row>& rows, const std::string& grouping);
@@ -44,8 +41,7 @@ class Checker {
   SelfCheckLimits limits_;
   std::uint32_t row_count_;
   std::size_t output_width_;
-  std::vector<TokenId> tokens_;
-  std::vector<float> hidden_;     // row_count_ x row_width_in
+  CheckRows rows_;
   std::vector<float> reference_;  // row_count_ x output_width_
   StepOutput output_;
   std::span<const float> output_rows_;  // of the last step
@@ -56,19 +52,10 @@ class Checker {
 Checker::Checker(StageEngine& engine, const SelfCheckLimits& limits)
     : engine_(engine),
       limits_(limits),
-      row_count_(std::min(kRowCount, limits.context_per_sequence)) {
-  const StageFacts& facts = engine.facts();
-  output_width_ = facts.gives_logits ? facts.vocabulary_size : facts.row_width_out;
-  std::mt19937_64 random(kSeed);
-  std::normal_distribution<float> normal;
-  tokens_.resize(row_count_);
-  for (TokenId& token : tokens_) {
-    token = static_cast<TokenId>(random() % std::max(1U, facts.vocabulary_size));
-  }
-  if (facts.takes_tokens) return;
-  hidden_.resize(std::size_t{row_count_} * facts.row_width_in);
-  for (float& value : hidden_) value = normal(random);
-}
+      row_count_(std::min(kRowCount, limits.context_per_sequence)),
+      output_width_(engine.facts().gives_logits ? engine.facts().vocabulary_size
+                                                : engine.facts().row_width_out),
+      rows_(engine.facts(), row_count_) {}
 
 std::vector<Checker::Row> Checker::chunk(SequenceId sequence, std::uint32_t begin,
                                          std::uint32_t end) const {
@@ -80,36 +67,10 @@ std::vector<Checker::Row> Checker::chunk(SequenceId sequence, std::uint32_t begi
 // Runs the rows as one micro-batch. A last stage is asked for the logits of the last rows that fit.
 Result<void> Checker::step(const std::vector<Row>& rows) {
   const StageFacts& facts = engine_.facts();
-  std::vector<TokenId> tokens;
-  std::vector<float> hidden;
-  std::vector<SequenceId> sequences;
-  std::vector<std::int32_t> positions(rows.size() * facts.position_planes, 0);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::uint32_t index = rows[i].index;
-    tokens.push_back(tokens_[index]);
-    sequences.push_back(rows[i].sequence);
-    if (!hidden_.empty()) {
-      const auto row = hidden_.begin() + std::ptrdiff_t{index} * facts.row_width_in;
-      hidden.insert(hidden.end(), row, row + facts.row_width_in);
-    }
-    // Text repeats its position in the first three of four planes; the fourth stays 0.
-    const std::uint32_t planes = facts.position_planes == 4 ? 3 : facts.position_planes;
-    for (std::uint32_t plane = 0; plane < planes; ++plane) {
-      positions[plane * rows.size() + i] = static_cast<std::int32_t>(index);
-    }
-  }
-  std::vector<std::uint8_t> wants_logits(rows.size(), 1);
-  output_skipped_ = 0;
-  if (facts.gives_logits && rows.size() > limits_.logit_rows_max) {
-    output_skipped_ = rows.size() - limits_.logit_rows_max;
-    std::fill_n(wants_logits.begin(), output_skipped_, std::uint8_t{0});
-  }
-  RETURN_IF_ERROR(engine_.run({.tokens = tokens,
-                               .hidden = hidden,
-                               .positions = positions,
-                               .sequences = sequences,
-                               .wants_logits = wants_logits},
-                              output_));
+  const std::size_t logit_rows =
+      facts.gives_logits ? std::min<std::size_t>(rows.size(), limits_.logit_rows_max) : rows.size();
+  output_skipped_ = rows.size() - logit_rows;
+  RETURN_IF_ERROR(rows_.run(engine_, rows, logit_rows, output_));
   output_rows_ = facts.gives_logits ? output_.logits : std::span<const float>(output_.hidden);
   if (output_rows_.size() != (rows.size() - output_skipped_) * output_width_) {
     return fail(ErrorCode::kInternal, "a step gave another number of rows than it was asked for");
