@@ -8,6 +8,10 @@ static_assert(static_cast<int>(engine::SequenceOpKind::kTrim) ==
               static_cast<int>(wire::SequenceOpKind::kTrim));
 static_assert(static_cast<int>(engine::SequenceOpKind::kCopy) ==
               static_cast<int>(wire::SequenceOpKind::kCopy));
+static_assert(static_cast<int>(engine::SequenceOpKind::kSave) ==
+              static_cast<int>(wire::SequenceOpKind::kSave));
+static_assert(static_cast<int>(engine::SequenceOpKind::kRestore) ==
+              static_cast<int>(wire::SequenceOpKind::kRestore));
 
 void to_engine(std::span<const wire::SequenceOp> ops, std::vector<engine::SequenceOp>& out) {
   out.clear();
@@ -15,7 +19,8 @@ void to_engine(std::span<const wire::SequenceOp> ops, std::vector<engine::Sequen
     out.push_back({.kind = static_cast<engine::SequenceOpKind>(op.kind),
                    .sequence = op.sequence,
                    .source = op.source,
-                   .position = op.position});
+                   .position = op.position,
+                   .checkpoint = op.checkpoint});
   }
 }
 
@@ -35,7 +40,8 @@ void to_wire(const PlannedStep& step, std::uint32_t position_planes, wire::Micro
     batch.ops.push_back({.kind = static_cast<wire::SequenceOpKind>(op.kind),
                          .sequence = op.sequence,
                          .source = op.source,
-                         .position = op.position});
+                         .position = op.position,
+                         .checkpoint = op.checkpoint});
   }
   batch.tokens = step.tokens;
   batch.sequences = step.sequences;

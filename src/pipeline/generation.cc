@@ -67,6 +67,7 @@ Result<void> set_prompt(const engine::TextTools& text, const std::string& typed,
   request.messages.push_back({{"role", "user"}, {"content", typed}});
   ASSIGN_OR_RETURN(engine::ChatPrompt prompt, format->apply(request));
   options.prompt = std::move(prompt.tokens);
+  options.turn = prompt.turn;
   options.stop = std::move(prompt.stop);
   return {};
 }
@@ -89,6 +90,7 @@ Result<Generation> generate(PipelineClient& client, const engine::TextTools& tex
   const auto vocabulary = text.vocabulary;
   GenerateRequest request;
   request.prompt = options.prompt;
+  request.turn = options.turn;
   request.answer_tokens_max = options.tokens_max;
   ASSIGN_OR_RETURN(request.sampler, text.make_sampler(options.sampling));
   if (!options.ignore_end) {

@@ -17,6 +17,7 @@ namespace salvage::pipeline {
 
 struct GenerationOptions {
   std::vector<TokenId> prompt;
+  std::uint32_t turn = 0;  // tokens before the answer's turn; 0: not known
   std::uint32_t tokens_max = 256;
   engine::SamplingOptions sampling;
   std::vector<std::string> stop;

@@ -63,7 +63,9 @@ Result<RequestId> PipelineClient::generate(GenerateRequest request) {
     RETURN_IF_ERROR(scheduler_.submit({.request = id,
                                        .prompt = request.prompt,
                                        .logits_for_prompt = request.logits_for_prompt,
-                                       .priority = request.priority}));
+                                       .priority = request.priority,
+                                       .turn = request.turn,
+                                       .reuse_prefix = request.reuse_prefix}));
     live_.emplace(id, make_live(std::move(request)));
     const auto sent = pump();
     if (!sent) {

@@ -69,6 +69,8 @@ struct GenerateRequest {
   bool wants_all_logits = false;
   bool logits_for_prompt = false;  // implies wants_all_logits
   std::int32_t priority = 0;       // the higher goes first (scheduler.h)
+  std::uint32_t turn = 0;          // tokens before the answer's turn, 0: not known (scheduler.h)
+  bool reuse_prefix = true;        // false: nothing of the KV cache is used again
   RequestHandler handler;
 };
 

@@ -65,6 +65,7 @@ class EndingSampler final : public engine::Sampler {
 
 engine::StageOptions options_for(std::uint32_t sequences) {
   engine::StageOptions options;
+  options.checkpoint_count = 4;
   options.sequence_count_max = sequences;
   options.context_per_sequence = 500;
   options.rows_max = 16;
@@ -101,7 +102,8 @@ Link make_link(transport::Transport& transport, std::uint32_t index) {
   return link;
 }
 
-PipelineClientOptions client_options(std::uint32_t stage_count, std::uint32_t sequences) {
+PipelineClientOptions client_options(std::uint32_t stage_count, std::uint32_t sequences,
+                                     bool recurrent = false) {
   PipelineClientOptions options;
   options.epoch = kEpoch;
   options.limits.stage_count = stage_count;
@@ -109,6 +111,8 @@ PipelineClientOptions client_options(std::uint32_t stage_count, std::uint32_t se
   options.limits.context_per_sequence = 500;
   options.limits.rows_max = 16;
   options.limits.in_flight_max = 2 * stage_count + 1;
+  options.limits.can_trim = !recurrent;
+  options.limits.checkpoint_count = recurrent ? 4 : 0;
   options.vocabulary_size = sim::kFakeVocabulary;
   return options;
 }
@@ -117,13 +121,14 @@ PipelineClientOptions client_options(std::uint32_t stage_count, std::uint32_t se
 class FakePipeline {
  public:
   explicit FakePipeline(std::uint32_t stage_count, std::uint32_t sequences = 1,
-                        transport::MemoryFaults faults = {}, std::uint32_t fail_stage_1_at = 0)
+                        transport::MemoryFaults faults = {}, std::uint32_t fail_stage_1_at = 0,
+                        bool recurrent = false)
       : transport_(transport::make_memory_transport(faults)) {
     for (std::uint32_t i = 0; i <= stage_count; ++i) links_.push_back(make_link(*transport_, i));
     for (std::uint32_t i = 0; i < stage_count; ++i) {
       const LayerRange layers{kLayers * i / stage_count, kLayers * (i + 1) / stage_count};
-      engines_.push_back(sim::make_fake_engine({layers, kLayers, i == 1 ? fail_stage_1_at : 0},
-                                               options_for(sequences)));
+      engines_.push_back(sim::make_fake_engine(
+          {layers, kLayers, i == 1 ? fail_stage_1_at : 0, recurrent}, options_for(sequences)));
       servers_.push_back(std::make_unique<StageServer>(
           *engines_[i], *links_[i].receiver, *links_[i + 1].sender, clock_,
           StageServerOptions{.epoch = kEpoch,
@@ -135,8 +140,9 @@ class FakePipeline {
     for (auto& server : servers_) {
       threads_.emplace_back([&server] { (void)server->run(); });
     }
-    client_ = std::make_unique<PipelineClient>(*links_.front().sender, *links_.back().receiver,
-                                               clock_, client_options(stage_count, sequences));
+    client_ =
+        std::make_unique<PipelineClient>(*links_.front().sender, *links_.back().receiver, clock_,
+                                         client_options(stage_count, sequences, recurrent));
   }
   ~FakePipeline() {
     client_.reset();
@@ -288,6 +294,46 @@ TEST(Pipeline, a_second_turn_reuses_the_prefix) {
   EXPECT_EQ(second.wait(), "length");
   EXPECT_EQ(second.tokens, answer_of_one_engine(next, 10));
   EXPECT_GE(second.stats.reused_tokens, 109U);
+}
+
+// Turns of one conversation whose answers come back in another form, on stages that keep a state.
+TEST(Pipeline, stages_that_cannot_cut_back_restore_what_they_saved) {
+  FakePipeline pipeline(3, 2, {}, 0, true);
+  auto prompt = prompt_of(200, 1);
+  for (int turn = 0; turn < 4; ++turn) {
+    Listener listener;
+    auto request = request_for(prompt, 20, listener);
+    request.turn = static_cast<std::uint32_t>(prompt.size() - 3);
+    ASSERT_TRUE(pipeline.client().generate(std::move(request)).has_value());
+    EXPECT_EQ(listener.wait(), "length");
+    EXPECT_EQ(listener.tokens, answer_of_one_engine(prompt, 20)) << turn;
+    EXPECT_EQ(listener.stats.reused_tokens, turn == 0 ? 0U : prompt.size() - 33U) << turn;
+    prompt.resize(prompt.size() - 3);
+    const auto next = prompt_of(33, 5 + turn);
+    prompt.insert(prompt.end(), next.begin(), next.end());
+  }
+  // After a replay there is nothing to go back to, and nothing wrong.
+  pipeline.client().replay();
+  Listener again;
+  ASSERT_TRUE(pipeline.client().generate(request_for(prompt, 20, again)).has_value());
+  EXPECT_EQ(again.wait(), "length");
+  EXPECT_EQ(again.tokens, answer_of_one_engine(prompt, 20));
+  EXPECT_EQ(again.stats.reused_tokens, 0U);
+}
+
+TEST(Pipeline, what_should_not_be_reused_is_computed) {
+  FakePipeline pipeline(2);
+  for (const bool reuse : {true, false, true}) {
+    Listener listener;
+    auto request = request_for(prompt_of(100, 1), 5, listener);
+    request.reuse_prefix = reuse;
+    ASSERT_TRUE(pipeline.client().generate(std::move(request)).has_value());
+    EXPECT_EQ(listener.wait(), "length");
+    EXPECT_EQ(listener.tokens, answer_of_one_engine(prompt_of(100, 1), 5));
+    if (!reuse) {
+      EXPECT_EQ(listener.stats.reused_tokens, 0U);
+    }
+  }
 }
 
 TEST(Pipeline, every_row_of_a_prompt_can_be_asked_for) {

@@ -11,15 +11,20 @@
 namespace salvage::pipeline {
 namespace {
 
-std::uint32_t common_prefix(const std::vector<TokenId>& a, const std::vector<TokenId>& b) {
-  const auto end = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
-  return static_cast<std::uint32_t>(end.first - a.begin());
-}
+// A prompt of unknown form is likely to come again with another end.
+constexpr std::uint32_t kEndTokens = 4;
+// Tokens that are worth a step of their own for not being read again: it costs as much as some more
+// rows in the step before would.
+constexpr std::uint32_t kCheckpointTokensMin = 16;
 
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerLimits& limits)
-    : limits_(limits), lanes_(limits.sequence_count) {
+    : limits_(limits),
+      cache_({.lane_count = limits.sequence_count,
+              .context_per_sequence = limits.context_per_sequence,
+              .can_trim = limits.can_trim,
+              .checkpoint_count = limits.reuse_prefix ? limits.checkpoint_count : 0}) {
   CHECK(limits.stage_count > 0 && limits.sequence_count > 0 && limits.rows_max > 0);
   CHECK(limits.logit_rows_max > 0 && limits.in_flight_max > 0);
 }
@@ -41,6 +46,10 @@ Result<void> Scheduler::submit(Submission submission) {
   request.prompt_count = static_cast<std::uint32_t>(count);
   request.logits_for_prompt = submission.logits_for_prompt;
   request.priority = submission.priority;
+  request.reuse_prefix = submission.reuse_prefix;
+  const bool known = submission.turn > 0 && submission.turn < count;
+  request.turn =
+      known ? submission.turn : request.prompt_count - std::min(kEndTokens, request.prompt_count);
   requests_.emplace(submission.request, std::move(request));
   queue_.push_back(submission.request);
   ++line_version_;
@@ -58,11 +67,11 @@ void Scheduler::admit() {
   while (!queue_.empty()) {
     const auto chosen = next_in_queue();
     Request& request = requests_.at(*chosen);
-    const auto lane = best_lane(request);
-    if (!lane) return;
+    const auto start = cache_.choose(request.tokens, keep_max(request));
+    if (!start) return;
     // Only who is older was passed over.
     for (auto one = queue_.begin(); one != chosen; ++one) ++requests_.at(*one).passed;
-    place(*chosen, request, *lane);
+    place(request, *start);
     queue_.erase(chosen);
   }
 }
@@ -78,57 +87,62 @@ std::deque<RequestId>::iterator Scheduler::next_in_queue() {
   return best;
 }
 
-// How many of the lane's tokens a request may keep. The last prompt token is always computed, for
-// its logits are wanted; where all prompt rows' logits are, nothing may be kept.
-std::uint32_t Scheduler::reusable(const Lane& lane, const Request& request) const {
-  if (!limits_.reuse_prefix || request.logits_for_prompt) return 0;
-  const auto all_but_last = static_cast<std::uint32_t>(request.tokens.size()) - 1;
-  const std::uint32_t shared = std::min(common_prefix(lane.tokens, request.tokens), all_but_last);
-  return limits_.can_trim || shared == lane.tokens.size() ? shared : 0;
+// The last prompt token is always computed, for its logits are wanted; where all prompt rows'
+// logits are, nothing may be kept.
+std::uint32_t Scheduler::keep_max(const Request& request) const {
+  if (!limits_.reuse_prefix || !request.reuse_prefix || request.logits_for_prompt) return 0;
+  return static_cast<std::uint32_t>(request.tokens.size()) - 1;
 }
 
-// The idle lane with the longest reusable prefix; among equals the one unused for longest.
-std::optional<std::uint32_t> Scheduler::best_lane(const Request& request) const {
-  std::optional<std::uint32_t> best;
-  std::uint32_t best_reuse = 0;
-  for (std::uint32_t index = 0; index < lanes_.size(); ++index) {
-    const Lane& lane = lanes_[index];
-    if (lane.owner) continue;
-    const std::uint32_t reuse = reusable(lane, request);
-    if (!best || reuse > best_reuse ||
-        (reuse == best_reuse && lane.last_use < lanes_[*best].last_use)) {
-      best = index;
-      best_reuse = reuse;
-    }
-  }
-  return best;
-}
-
-void Scheduler::place(RequestId id, Request& request, std::uint32_t lane_index) {
+void Scheduler::place(Request& request, const PrefixStart& start) {
   ++line_version_;
-  Lane& lane = lanes_[lane_index];
-  const std::uint32_t keep = reusable(lane, request);
-  const SequenceId sequence{lane_index};
-  if (keep < lane.tokens.size() || (lane.used_before && keep == 0)) {
-    engine::SequenceOp op;
-    op.kind = keep == 0 ? engine::SequenceOpKind::kClear : engine::SequenceOpKind::kTrim;
-    op.sequence = sequence;
-    op.position = static_cast<std::int32_t>(keep);
-    request.ops.push_back(op);
-  }
-  lane.tokens.resize(keep);
-  lane.used_before = true;
-  lane.owner = id;
-  lane.last_use = ++use_counter_;
+  cache_.take(start, request.turn, ops_);
   request.passed = 0;
-  request.lane = lane_index;
-  request.sent = keep;
-  request.reused = keep;
+  request.lane = start.lane;
+  request.sent = start.keep;
+  request.reused = start.keep;
+  plan_checkpoints(request, start);
   std::uint32_t rows_max = limits_.rows_max;
   if (request.logits_for_prompt) rows_max = std::min(rows_max, limits_.logit_rows_max);
   request.chunk_rows = limits_.chunk_rows != 0
                            ? std::min(limits_.chunk_rows, rows_max)
                            : choose_chunk_rows(request.unsent(), limits_.stage_count, rows_max);
+}
+
+// Where prompts are known to part, and where this one is likely to be continued differently.
+void Scheduler::plan_checkpoints(Request& request, const PrefixStart& start) const {
+  request.checkpoints.clear();
+  if (!cache_.uses_checkpoints() || request.logits_for_prompt) return;
+  std::uint32_t last = cache_.last_checkpoint(start.lane);
+  const auto plan = [&](std::uint32_t position) {
+    if (position < start.keep || position < last + kCheckpointTokensMin) return;
+    request.checkpoints.push_back(position);
+    last = position;
+  };
+  if (start.shared + kCheckpointTokensMin <= request.turn) plan(start.shared);
+  plan(request.turn);
+}
+
+// A chunk ends where a state is to be saved.
+std::uint32_t Scheduler::rows_of_chunk(const Request& request) const {
+  std::uint32_t rows = std::min(request.chunk_rows, request.unsent());
+  for (const std::uint32_t position : request.checkpoints) {
+    if (position > request.sent) return std::min(rows, position - request.sent);
+  }
+  return rows;
+}
+
+// Before rows of the request: its sequence holds what was sent so far.
+void Scheduler::save_if_wanted(Request& request) {
+  bool wanted = false;
+  while (!request.checkpoints.empty() && request.checkpoints.front() <= request.sent) {
+    wanted = request.checkpoints.front() == request.sent;
+    request.checkpoints.pop_front();
+  }
+  if (wanted) cache_.save(*request.lane, CheckpointKind::kTurn, ops_);
+  if (cache_.checkpoint_due(*request.lane)) {
+    cache_.save(*request.lane, CheckpointKind::kPeriodic, ops_);
+  }
 }
 
 std::optional<PlannedStep> Scheduler::next_decode() {
@@ -149,7 +163,10 @@ std::optional<PlannedStep> Scheduler::next_decode() {
   PlannedStep step;
   SentStep sent;
   sent.decode = true;
-  for (const RequestId id : ready) add_row(step, sent, id, requests_.at(id));
+  for (const RequestId id : ready) {
+    save_if_wanted(requests_.at(id));
+    add_row(step, sent, id, requests_.at(id));
+  }
   return send(std::move(step), std::move(sent));
 }
 
@@ -163,7 +180,8 @@ std::optional<PlannedStep> Scheduler::next_chunk() {
   Request& request = requests_.at(*chosen);
   PlannedStep step;
   SentStep sent;
-  const std::uint32_t rows = std::min(request.chunk_rows, request.unsent());
+  save_if_wanted(request);
+  const std::uint32_t rows = rows_of_chunk(request);
   for (std::uint32_t row = 0; row < rows; ++row) add_row(step, sent, *chosen, request);
   // After a replay the answer so far is read again, too.
   sent.progress =
@@ -199,9 +217,7 @@ void Scheduler::add_row(PlannedStep& step, SentStep& sent, RequestId id, Request
   const TokenId token = request.tokens[position];
   const bool is_last = request.unsent() == 0;
   const bool wants = is_last || (request.logits_for_prompt && position < request.prompt_count);
-  lanes_[*request.lane].tokens.push_back(token);
-  step.ops.insert(step.ops.end(), request.ops.begin(), request.ops.end());
-  request.ops.clear();
+  cache_.append(*request.lane, token);
   step.tokens.push_back(token);
   step.positions.push_back(static_cast<std::int32_t>(position));
   step.sequences.push_back(SequenceId{*request.lane});
@@ -216,6 +232,7 @@ void Scheduler::add_row(PlannedStep& step, SentStep& sent, RequestId id, Request
 
 PlannedStep Scheduler::send(PlannedStep step, SentStep sent) {
   step.step = StepId{next_step_++};
+  step.ops = std::exchange(ops_, {});
   sent.step = step.step;
   in_flight_.push_back(std::move(sent));
   return step;
@@ -252,28 +269,20 @@ void Scheduler::finish(RequestId id) {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;
   ++line_version_;
-  if (found->second.lane) {
-    Lane& lane = lanes_[*found->second.lane];
-    lane.owner.reset();
-    lane.last_use = ++use_counter_;
-    // Ops that never left (cancelled before its first rows) still have to reach the stages.
-    if (!found->second.ops.empty()) lane.tokens.clear();
-  }
+  if (found->second.lane) cache_.release(*found->second.lane);
   std::erase(queue_, id);
   requests_.erase(found);
 }
 
 void Scheduler::replay() {
   for (SentStep& sent : in_flight_) sent.forgotten = true;
-  for (std::uint32_t index = 0; index < lanes_.size(); ++index) {
-    lanes_[index].tokens.clear();
-    lanes_[index].used_before = true;
-  }
+  cache_.forget_all();
+  ops_.clear();
   for (auto& [id, request] : requests_) {
     if (!request.lane) continue;
     request.waiting = false;
-    request.ops.clear();
-    place(id, request, *request.lane);
+    cache_.release(*request.lane);
+    place(request, {.lane = *request.lane, .source = *request.lane});
   }
 }
 
@@ -303,25 +312,27 @@ std::vector<RequestId> Scheduler::line() const {
     if (one_late || other_late) return one_late && !other_late;
     return one.priority > other.priority;
   });
-  const auto idle = static_cast<std::size_t>(std::count_if(
-      lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.owner.has_value(); }));
+  const auto placed = static_cast<std::size_t>(
+      std::count_if(requests_.begin(), requests_.end(),
+                    [](const auto& entry) { return entry.second.lane.has_value(); }));
+  const std::size_t idle = limits_.sequence_count - placed;
   line.erase(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(std::min(idle, line.size())));
   return line;
 }
 
 std::vector<SequenceUse> Scheduler::sequences() const {
-  std::vector<SequenceUse> uses;
-  for (const Lane& lane : lanes_) {
-    SequenceUse use{.tokens = static_cast<std::uint32_t>(lane.tokens.size()),
-                    .request = lane.owner};
-    if (lane.owner) {
-      const Request& request = requests_.at(*lane.owner);
-      use.prompt_tokens = request.prompt_count;
-      use.read_tokens = std::min(request.sent, request.prompt_count);
-      use.reused_tokens = request.reused;
-      use.answer_tokens = static_cast<std::uint32_t>(request.tokens.size()) - request.prompt_count;
-    }
-    uses.push_back(use);
+  std::vector<SequenceUse> uses(limits_.sequence_count);
+  for (std::uint32_t lane = 0; lane < limits_.sequence_count; ++lane) {
+    uses[lane].tokens = cache_.token_count(lane);
+  }
+  for (const auto& [id, request] : requests_) {
+    if (!request.lane) continue;
+    SequenceUse& use = uses[*request.lane];
+    use.request = id;
+    use.prompt_tokens = request.prompt_count;
+    use.read_tokens = std::min(request.sent, request.prompt_count);
+    use.reused_tokens = request.reused;
+    use.answer_tokens = static_cast<std::uint32_t>(request.tokens.size()) - request.prompt_count;
   }
   return uses;
 }

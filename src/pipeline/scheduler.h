@@ -15,8 +15,8 @@
 //     question doesn't wait for long documents; but younger ones pass nobody over more than
 //     kPassedMax times.
 //  4. Who waits for a sequence gets one by priority, then age, with the same bound.
-//  5. A request takes the idle sequence that shares the longest prefix with its prompt and computes
-//     only what differs.
+//  5. A request computes only what no sequence holds of its prompt, as far as that can be kept
+//     (prefix_cache.h).
 //
 // All stages see steps in the order in which next() gave them, and results come back in that order.
 
@@ -29,6 +29,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "engine/stage_engine.h"
+#include "pipeline/prefix_cache.h"
 
 namespace salvage::pipeline {
 
@@ -41,6 +42,7 @@ struct SchedulerLimits {
   std::uint32_t in_flight_max = 4;            // steps; at least stage_count
   std::uint32_t chunk_rows = 0;               // 0 = chosen from prompt length and stages
   bool can_trim = true;                       // False: recurrent state, no cutting back
+  std::uint32_t checkpoint_count = 0;         // states that every stage has room for, if so
   bool reuse_prefix = true;
 };
 
@@ -53,6 +55,10 @@ struct Submission {
   std::vector<TokenId> prompt;     // not empty
   bool logits_for_prompt = false;  // Every prompt row's logits come back, not the last row's only.
   std::int32_t priority = 0;       // The higher goes first.
+  // Tokens of the prompt before the answer's turn: what a template may write differently next time
+  // comes behind them. 0: not known.
+  std::uint32_t turn = 0;
+  bool reuse_prefix = true;  // False: every token of the prompt is computed.
 };
 
 // One micro-batch to send, rows in order. `requests[i]` is whose row i is.
@@ -144,17 +150,12 @@ class Scheduler {
     std::int32_t priority = 0;
     bool logits_for_prompt = false;
     bool waiting = false;  // the logits of its last token are under way
+    bool reuse_prefix = true;
+    std::uint32_t turn = 0;
     std::optional<std::uint32_t> lane;
-    std::vector<engine::SequenceOp> ops;  // to send with its first rows
+    std::deque<std::uint32_t> checkpoints;  // where its state is to be saved, by rising position
     std::uint32_t unsent() const { return static_cast<std::uint32_t>(tokens.size()) - sent; }
     bool decodes() const { return waiting || (unsent() == 1 && sent > 0); }
-  };
-  // A sequence's lane of the KV cache: what it holds, and who uses it.
-  struct Lane {
-    std::vector<TokenId> tokens;
-    bool used_before = false;
-    std::uint64_t last_use = 0;
-    std::optional<RequestId> owner;
   };
   struct SentStep {
     StepId step;
@@ -167,9 +168,11 @@ class Scheduler {
   void admit();
   std::deque<RequestId>::iterator next_in_queue();
   std::optional<RequestId> next_prompt();
-  void place(RequestId id, Request& request, std::uint32_t lane);
-  std::uint32_t reusable(const Lane& lane, const Request& request) const;
-  std::optional<std::uint32_t> best_lane(const Request& request) const;
+  std::uint32_t keep_max(const Request& request) const;
+  void place(Request& request, const PrefixStart& start);
+  void plan_checkpoints(Request& request, const PrefixStart& start) const;
+  std::uint32_t rows_of_chunk(const Request& request) const;
+  void save_if_wanted(Request& request);
   std::optional<PlannedStep> next_decode();
   std::optional<PlannedStep> next_chunk();
   void add_row(PlannedStep& step, SentStep& sent, RequestId id, Request& request);
@@ -179,10 +182,10 @@ class Scheduler {
   SchedulerLimits limits_;
   std::map<RequestId, Request> requests_;  // by id = by age
   std::deque<RequestId> queue_;            // no lane yet
-  std::vector<Lane> lanes_;
+  PrefixCache cache_;
+  std::vector<engine::SequenceOp> ops_;  // to go before the rows of the next step
   std::deque<SentStep> in_flight_;
   std::uint64_t next_step_ = 1;
-  std::uint64_t use_counter_ = 0;
   std::uint64_t line_version_ = 0;
 };
 

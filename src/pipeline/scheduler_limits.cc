@@ -12,6 +12,11 @@ SchedulerLimits scheduler_limits(const PipelineShape& shape, std::span<const Sta
   limits.rows_max = shape.rows_max;
   limits.logit_rows_max = shape.logit_rows_max;
   limits.in_flight_max = in_flight_max(shape.stage_count);
+  // A checkpoint is one on every stage.
+  const auto fewest = std::min_element(
+      stages.begin(), stages.end(),
+      [](const auto& a, const auto& b) { return a.checkpoint_count < b.checkpoint_count; });
+  if (fewest != stages.end()) limits.checkpoint_count = fewest->checkpoint_count;
   for (const StageAbility& stage : stages) {
     limits.can_trim = limits.can_trim && stage.can_trim;
     if (shape.exact && stage.rows_exact_max != 0) {

@@ -35,17 +35,42 @@ std::vector<TokenId> answer_alone(std::vector<TokenId> tokens, std::size_t count
 // Applies steps in the order in which they were planned, as every stage does.
 class FakePipeline {
  public:
-  explicit FakePipeline(std::uint32_t sequence_count) : cache_(sequence_count) {}
+  explicit FakePipeline(const SchedulerLimits& limits)
+      : can_trim_(limits.can_trim),
+        cache_(limits.sequence_count),
+        checkpoints_(limits.checkpoint_count) {}
+
+  void apply(const engine::SequenceOp& op) {
+    auto& tokens = cache_.at(op.sequence.value);
+    const auto position = static_cast<std::size_t>(op.position);
+    switch (op.kind) {
+      case engine::SequenceOpKind::kClear:
+        return tokens.clear();
+      case engine::SequenceOpKind::kTrim:
+        ASSERT_TRUE(can_trim_);
+        ASSERT_LE(position, tokens.size());
+        return tokens.resize(position);
+      case engine::SequenceOpKind::kCopy:
+        ++copies_;
+        tokens = cache_.at(op.source.value);
+        return;
+      case engine::SequenceOpKind::kSave:
+        ASSERT_EQ(position, tokens.size());
+        ++saves_;
+        checkpoints_.at(op.checkpoint.value) = tokens;
+        return;
+      case engine::SequenceOpKind::kRestore:
+        // What was saved is that very beginning of the sequence.
+        ASSERT_EQ(checkpoints_.at(op.checkpoint.value).size(), position);
+        ASSERT_LE(position, tokens.size());
+        tokens.resize(position);
+        ASSERT_EQ(checkpoints_.at(op.checkpoint.value), tokens);
+        return;
+    }
+  }
 
   void send(const PlannedStep& step) {
-    for (const auto& op : step.ops) {
-      auto& tokens = cache_.at(op.sequence.value);
-      if (op.kind == engine::SequenceOpKind::kClear) tokens.clear();
-      if (op.kind == engine::SequenceOpKind::kTrim) {
-        ASSERT_LE(static_cast<std::size_t>(op.position), tokens.size());
-        tokens.resize(static_cast<std::size_t>(op.position));
-      }
-    }
+    for (const auto& op : step.ops) apply(op);
     Result result{step.step, {}, {}};
     for (std::size_t row = 0; row < step.tokens.size(); ++row) {
       auto& tokens = cache_.at(step.sequences[row].value);
@@ -71,9 +96,15 @@ class FakePipeline {
   }
   bool idle() const { return results_.empty(); }
   std::size_t rows_seen() const { return rows_seen_; }
+  std::size_t saves() const { return saves_; }
+  std::size_t copies() const { return copies_; }
 
  private:
+  bool can_trim_;
   std::vector<std::vector<TokenId>> cache_;
+  std::vector<std::vector<TokenId>> checkpoints_;
+  std::size_t saves_ = 0;
+  std::size_t copies_ = 0;
   std::deque<Result> results_;
   std::size_t rows_seen_ = 0;
 };
@@ -87,15 +118,25 @@ struct Answer {
 // Drives a scheduler over the fake pipeline.
 class Driver {
  public:
-  explicit Driver(const SchedulerLimits& limits)
-      : scheduler(limits), pipeline(limits.sequence_count) {}
+  explicit Driver(const SchedulerLimits& limits) : scheduler(limits), pipeline(limits) {}
 
   RequestId submit(std::vector<TokenId> prompt, std::size_t wanted, std::int32_t priority = 0) {
-    const RequestId id{++last_id_};
-    answers[id] = Answer{prompt, {}, wanted};
-    EXPECT_TRUE(scheduler.submit({.request = id, .prompt = std::move(prompt), .priority = priority})
-                    .has_value());
+    return submit(Submission{.request = {}, .prompt = std::move(prompt), .priority = priority},
+                  wanted);
+  }
+  RequestId submit(Submission submission, std::size_t wanted) {
+    submission.request = RequestId{++last_id_};
+    answers[submission.request] = Answer{submission.prompt, {}, wanted};
+    const RequestId id = submission.request;
+    EXPECT_TRUE(scheduler.submit(std::move(submission)).has_value());
     return id;
+  }
+  // Rows computed for a prompt and an answer of one token.
+  std::size_t rows_for(std::vector<TokenId> prompt, std::uint32_t turn = 0) {
+    const std::size_t before = pipeline.rows_seen();
+    submit(Submission{.request = {}, .prompt = std::move(prompt), .turn = turn}, 1);
+    run();
+    return pipeline.rows_seen() - before;
   }
   void send_all() {
     while (auto step = scheduler.next()) {
@@ -377,6 +418,220 @@ TEST(Scheduler, recurrent_models_reuse_a_prefix_only_if_nothing_must_be_cut_back
   expect_as_alone(driver);
 }
 
+// A conversation as a reasoning model's template writes it: the prompt ends with kOpening, the
+// answer's thoughts are left out of the next prompt.
+constexpr std::size_t kOpening = 5;
+struct Conversation {
+  std::vector<TokenId> prompt;
+  std::uint32_t turn() const { return static_cast<std::uint32_t>(prompt.size() - kOpening); }
+};
+Conversation first_question(std::size_t tokens, TokenId topic) {
+  return {tokens_from(topic, tokens)};
+}
+// The next prompt: what came before the answer's turn, the answer as the template writes it, a new
+// question.
+Conversation next_question(const Conversation& before, std::size_t tokens, TokenId topic) {
+  Conversation next = before;
+  next.prompt.resize(before.turn());
+  const auto more = tokens_from(topic, tokens);
+  next.prompt.insert(next.prompt.end(), more.begin(), more.end());
+  return next;
+}
+
+SchedulerLimits recurrent_limits(std::uint32_t lanes, std::uint32_t checkpoints) {
+  return {.stage_count = 2,
+          .sequence_count = lanes,
+          .rows_max = 64,
+          .can_trim = false,
+          .checkpoint_count = checkpoints};
+}
+
+TEST(Checkpoints, a_long_conversation_s_next_turn_computes_what_is_new) {
+  Driver driver(recurrent_limits(1, 4));
+  const Conversation first = first_question(2000, 0);
+  driver.submit(Submission{.request = {}, .prompt = first.prompt, .turn = first.turn()}, 50);
+  driver.run();
+  const Conversation second = next_question(first, 40, 9000);
+  EXPECT_EQ(driver.rows_for(second.prompt, second.turn()), 40U);
+  // And so on, however many turns.
+  Conversation last = second;
+  for (TokenId turn = 0; turn < 20; ++turn) {
+    last = next_question(last, 40, 10000 + 100 * turn);
+    EXPECT_EQ(driver.rows_for(last.prompt, last.turn()), 40U) << turn;
+  }
+  expect_as_alone(driver);
+}
+
+TEST(Checkpoints, without_them_every_turn_computes_all) {
+  Driver driver(recurrent_limits(1, 0));
+  const Conversation first = first_question(2000, 0);
+  EXPECT_EQ(driver.rows_for(first.prompt, first.turn()), 2000U);
+  const Conversation second = next_question(first, 40, 9000);
+  EXPECT_EQ(driver.rows_for(second.prompt, second.turn()), second.prompt.size());
+  expect_as_alone(driver);
+}
+
+TEST(Checkpoints, an_answer_that_is_taken_over_as_it_was_costs_nothing) {
+  Driver driver(recurrent_limits(1, 4));
+  const Conversation first = first_question(500, 0);
+  const RequestId id =
+      driver.submit(Submission{.request = {}, .prompt = first.prompt, .turn = first.turn()}, 50);
+  driver.run();
+  std::vector<TokenId> prompt = first.prompt;
+  const auto& answer = driver.answers.at(id).tokens;
+  prompt.insert(prompt.end(), answer.begin(), answer.end());
+  const auto more = tokens_from(9000, 30);
+  prompt.insert(prompt.end(), more.begin(), more.end());
+  EXPECT_EQ(driver.rows_for(prompt, 570), 31U);  // the answer's last token was never computed
+  expect_as_alone(driver);
+}
+
+TEST(Checkpoints, another_answer_to_the_same_prompt_reads_its_opening_only) {
+  Driver driver(recurrent_limits(1, 2));
+  const Conversation first = first_question(1000, 0);
+  driver.submit(Submission{.request = {}, .prompt = first.prompt, .turn = first.turn()}, 300);
+  driver.run();
+  EXPECT_EQ(driver.rows_for(first.prompt, first.turn()), kOpening);
+  // Of a prompt that no template wrote nobody knows the form: its last tokens are read again.
+  EXPECT_EQ(driver.rows_for(tokens_from(7000, 400)), 400U);
+  EXPECT_LE(driver.rows_for(tokens_from(7000, 400)), 4U);
+  expect_as_alone(driver);
+}
+
+TEST(Checkpoints, where_prompts_were_seen_to_part_the_next_one_starts) {
+  Driver driver(recurrent_limits(1, 4));
+  // Two conversations with the same instructions of 700 tokens take turns on one lane.
+  const auto talk = [](TokenId topic) {
+    std::vector<TokenId> prompt = tokens_from(0, 700);
+    const auto question = tokens_from(topic, 60);
+    prompt.insert(prompt.end(), question.begin(), question.end());
+    return prompt;
+  };
+  EXPECT_EQ(driver.rows_for(talk(5000)), 760U);
+  EXPECT_LE(driver.rows_for(talk(6000)), 760U);  // parts at 700, where nothing was saved
+  EXPECT_EQ(driver.rows_for(talk(5000)), 60U);
+  EXPECT_EQ(driver.rows_for(talk(6000)), 60U);
+  EXPECT_EQ(driver.rows_for(talk(7000)), 60U);
+  expect_as_alone(driver);
+}
+
+TEST(Checkpoints, an_edit_in_the_middle_computes_from_the_one_before_it) {
+  Driver driver(recurrent_limits(1, 8));
+  driver.rows_for(tokens_from(0, 4000));
+  std::vector<TokenId> edited = tokens_from(0, 4000);
+  edited[3000] = 77;
+  const std::size_t rows = driver.rows_for(edited);
+  EXPECT_GE(rows, 1000U);
+  EXPECT_LE(rows, 1000U + 4096 / 8 + 64) << "the distance between two checkpoints, and a chunk";
+  expect_as_alone(driver);
+}
+
+TEST(Checkpoints, a_long_answer_has_some_too) {
+  Driver driver(recurrent_limits(1, 8));
+  const RequestId id =
+      driver.submit(Submission{.request = {}, .prompt = tokens_from(0, 100), .turn = 95}, 2000);
+  driver.run();
+  // A stop string: the client takes over all but the last words.
+  std::vector<TokenId> prompt = tokens_from(0, 100);
+  const auto& answer = driver.answers.at(id).tokens;
+  prompt.insert(prompt.end(), answer.begin(), answer.end() - 10);
+  prompt.push_back(77);
+  EXPECT_LE(driver.rows_for(prompt), 4096U / 8 + 1);
+  expect_as_alone(driver);
+}
+
+TEST(Checkpoints, a_cancelled_prompt_s_are_as_good_as_any) {
+  Driver driver(recurrent_limits(1, 4));
+  const Conversation first = first_question(1500, 0);
+  const RequestId id =
+      driver.submit(Submission{.request = {}, .prompt = first.prompt, .turn = first.turn()}, 5);
+  driver.send_all();
+  driver.receive_one();
+  driver.scheduler.finish(id);  // with chunks under way, others unsent
+  const std::size_t sent = driver.pipeline.rows_seen();
+  EXPECT_LT(sent, 1500U);
+  EXPECT_EQ(driver.rows_for(first.prompt, first.turn()), 1500U - sent);
+  expect_as_alone(driver);
+}
+
+TEST(Checkpoints, a_request_that_ends_before_its_first_row_leaves_the_caches_as_the_stages_know) {
+  Driver driver(recurrent_limits(2, 4));
+  const Conversation first = first_question(800, 0);
+  driver.rows_for(first.prompt, first.turn());
+  const Conversation second = next_question(first, 40, 9000);
+  // It gets its lane while a more urgent prompt has all steps, and is cancelled before its rows go.
+  driver.submit(tokens_from(5000, 600), 1, 5);
+  driver.send_all();
+  const RequestId gone =
+      driver.submit(Submission{.request = {}, .prompt = second.prompt, .turn = second.turn()}, 1);
+  driver.receive_one();
+  driver.send_all();
+  driver.scheduler.finish(gone);
+  driver.run();
+  EXPECT_EQ(driver.rows_for(second.prompt, second.turn()), 40U);
+  expect_as_alone(driver);
+}
+
+TEST(Checkpoints, a_replay_forgets_them) {
+  Driver driver(recurrent_limits(1, 4));
+  const Conversation first = first_question(1000, 0);
+  driver.rows_for(first.prompt, first.turn());
+  driver.scheduler.replay();
+  EXPECT_EQ(driver.rows_for(first.prompt, first.turn()), 1000U);
+  EXPECT_EQ(driver.rows_for(first.prompt, first.turn()), kOpening);
+  expect_as_alone(driver);
+}
+
+TEST(Checkpoints, short_prompts_are_read_in_one_step) {
+  Driver driver(recurrent_limits(1, 4));
+  driver.submit(Submission{.request = {}, .prompt = tokens_from(0, 12), .turn = 8}, 1);
+  driver.send_all();
+  EXPECT_EQ(driver.scheduler.in_flight(), 1U);
+  EXPECT_EQ(driver.pipeline.rows_seen(), 12U);
+  driver.run();
+  EXPECT_EQ(driver.pipeline.saves(), 0U);
+}
+
+TEST(Scheduler, a_client_that_wants_nothing_reused_gets_nothing_reused) {
+  for (const bool can_trim : {true, false}) {
+    Driver driver({.stage_count = 1, .can_trim = can_trim, .checkpoint_count = 4});
+    driver.rows_for(tokens_from(0, 300));
+    const std::size_t before = driver.pipeline.rows_seen();
+    driver.submit(Submission{.request = {}, .prompt = tokens_from(0, 300), .reuse_prefix = false},
+                  1);
+    driver.run();
+    EXPECT_EQ(driver.pipeline.rows_seen() - before, 300U);
+    EXPECT_LE(driver.rows_for(tokens_from(0, 300)), 4U) << "others may reuse what it computed";
+    expect_as_alone(driver);
+  }
+}
+
+TEST(Scheduler, instructions_that_somebody_is_reading_with_are_copied_not_computed) {
+  for (const bool can_trim : {true, false}) {
+    SchedulerLimits limits = recurrent_limits(3, 12);
+    limits.can_trim = can_trim;
+    Driver driver(limits);
+    std::vector<TokenId> prompt = tokens_from(0, 800);
+    driver.submit(Submission{.request = {}, .prompt = prompt, .turn = 795}, 300);
+    while (driver.answers.begin()->second.tokens.size() < 20) {
+      driver.send_all();
+      driver.receive_one();
+    }
+    prompt.resize(796);  // the same instructions, another end
+    prompt.push_back(7777);
+    const std::size_t before = driver.pipeline.rows_seen();
+    const RequestId id = driver.submit(prompt, 1);
+    while (driver.answers.at(id).tokens.empty()) {
+      driver.send_all();
+      driver.receive_one();
+    }
+    EXPECT_EQ(driver.pipeline.copies(), 1U);
+    EXPECT_LT(driver.pipeline.rows_seen() - before, 40U);
+    driver.run();
+    expect_as_alone(driver);
+  }
+}
+
 TEST(Scheduler, refuses_what_cannot_work_and_says_both_numbers) {
   Scheduler scheduler({.context_per_sequence = 10});
   EXPECT_FALSE(scheduler.submit({RequestId{1}, {}}).has_value());
@@ -466,11 +721,21 @@ TEST(Scheduler, random_histories_change_no_answer) {
                    .rows_max = 1 + up_to(20),
                    .logit_rows_max = 1 + up_to(8),
                    .in_flight_max = stages + up_to(4),
-                   .can_trim = up_to(2) == 0});
+                   .can_trim = up_to(3) == 0,
+                   .checkpoint_count = up_to(6)});
     for (int event = 0; event < 120; ++event) {
       const std::uint32_t kind = up_to(12);
-      if (kind < 3)
-        driver.submit(tokens_from(static_cast<TokenId>(up_to(2)), 1 + up_to(80)), 1 + up_to(15));
+      if (kind < 3) {
+        // Prompts share beginnings of several lengths.
+        auto prompt = tokens_from(static_cast<TokenId>(up_to(2)), 1 + up_to(80));
+        const std::size_t from = up_to(60);
+        for (std::size_t i = from; i < prompt.size() && up_to(2) == 0; ++i) prompt[i] += 1000;
+        driver.submit(Submission{.request = {},
+                                 .prompt = std::move(prompt),
+                                 .turn = up_to(90),
+                                 .reuse_prefix = up_to(8) != 0},
+                      1 + up_to(15));
+      }
       if (kind == 3) driver.scheduler.finish(RequestId{1 + up_to(20)});
       if (kind == 4) driver.scheduler.replay();
       if (kind >= 5 && kind < 9) driver.send_all();
