@@ -9,6 +9,7 @@ constexpr std::uint32_t kThreadsMax = 512;
 constexpr std::uint32_t kSequencesMax = 64;
 constexpr std::uint32_t kContextMax = 1U << 24;
 constexpr std::uint32_t kCreditsMax = 256;
+constexpr std::uint32_t kCheckpointsMax = 1024;
 
 Result<CacheType> parse_cache_type(const std::string& name) {
   if (name == cache_type_name(CacheType::kQ8_0)) return CacheType::kQ8_0;
@@ -31,6 +32,9 @@ Result<engine::StageOptions> to_stage_options(const wire::LoadStage& load) {
   RETURN_IF_ERROR(check_range("rows_max", load.rows_max, wire::kRowsMax));
   RETURN_IF_ERROR(check_range("logit_rows_max", load.logit_rows_max, wire::kLogitRowsMax));
   RETURN_IF_ERROR(check_range("credits", load.credits, kCreditsMax));
+  if (load.checkpoint_count != 0) {
+    RETURN_IF_ERROR(check_range("checkpoint_count", load.checkpoint_count, kCheckpointsMax));
+  }
   engine::StageOptions options;
   options.weights = load.weights;
   options.embedding_table = load.embedding_table;
@@ -43,6 +47,7 @@ Result<engine::StageOptions> to_stage_options(const wire::LoadStage& load) {
   ASSIGN_OR_RETURN(options.cache_type_k, parse_cache_type(load.cache_type_k));
   ASSIGN_OR_RETURN(options.cache_type_v, parse_cache_type(load.cache_type_v));
   options.exact = load.exact;
+  options.checkpoint_count = load.checkpoint_count;
   return options;
 }
 
@@ -58,6 +63,7 @@ void from_stage_options(const engine::StageOptions& options, wire::LoadStage& lo
   load.cache_type_k = cache_type_name(options.cache_type_k);
   load.cache_type_v = cache_type_name(options.cache_type_v);
   load.exact = options.exact;
+  load.checkpoint_count = options.checkpoint_count;
 }
 
 wire::StageLoaded to_stage_loaded(const engine::StageFacts& facts) {
@@ -78,6 +84,8 @@ wire::StageLoaded to_stage_loaded(const engine::StageFacts& facts) {
   loaded.weights_bytes = facts.memory.weights_bytes;
   loaded.kv_cache_bytes = facts.memory.kv_cache_bytes;
   loaded.compute_bytes = facts.memory.compute_bytes;
+  loaded.checkpoint_count = facts.checkpoint_count;
+  loaded.checkpoint_bytes = facts.checkpoint_bytes;
   return loaded;
 }
 
@@ -96,6 +104,8 @@ engine::StageFacts to_stage_facts(const wire::StageLoaded& loaded) {
   facts.rows_exact_max = loaded.rows_exact_max;
   facts.kernel_fingerprint = loaded.kernel_fingerprint;
   facts.memory = {loaded.weights_bytes, loaded.kv_cache_bytes, loaded.compute_bytes};
+  facts.checkpoint_count = loaded.checkpoint_count;
+  facts.checkpoint_bytes = loaded.checkpoint_bytes;
   return facts;
 }
 

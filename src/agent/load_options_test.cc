@@ -23,6 +23,7 @@ engine::StageOptions some_options() {
   options.cache_type_k = CacheType::kF16;
   options.cache_type_v = CacheType::kQ8_0;
   options.exact = true;
+  options.checkpoint_count = 12;
   return options;
 }
 
@@ -48,6 +49,7 @@ TEST(LoadOptions, survive_the_wire_s_words) {
   EXPECT_EQ(back->cache_type_k, options.cache_type_k);
   EXPECT_EQ(back->cache_type_v, options.cache_type_v);
   EXPECT_EQ(back->exact, options.exact);
+  EXPECT_EQ(back->checkpoint_count, options.checkpoint_count);
 }
 
 TEST(LoadOptions, out_of_range_are_refused_by_name) {
@@ -68,6 +70,18 @@ TEST(LoadOptions, out_of_range_are_refused_by_name) {
       EXPECT_THAT(options.error().message(), HasSubstr(name));
     }
   }
+}
+
+TEST(LoadOptions, an_order_without_checkpoints_is_one_of_an_older_version) {
+  wire::LoadStage order = some_order();
+  order.checkpoint_count = 0;
+  const auto options = to_stage_options(order);
+  ASSERT_TRUE(options) << options.error().message();
+  EXPECT_EQ(options->checkpoint_count, 0U);
+  order.checkpoint_count = 0xFFFFFFFF;
+  const auto refused = to_stage_options(order);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message(), HasSubstr("checkpoint_count"));
 }
 
 TEST(LoadOptions, unknown_cache_types_are_refused) {
@@ -94,6 +108,8 @@ TEST(StageFacts, survive_the_wire_s_words) {
   facts.rows_exact_max = 7;
   facts.kernel_fingerprint = "kernels";
   facts.memory = {1, 2, 3};
+  facts.checkpoint_count = 4;
+  facts.checkpoint_bytes = 5;
   const engine::StageFacts back = to_stage_facts(to_stage_loaded(facts));
   EXPECT_EQ(back.architecture, facts.architecture);
   EXPECT_EQ(back.layers, facts.layers);
@@ -110,6 +126,8 @@ TEST(StageFacts, survive_the_wire_s_words) {
   EXPECT_EQ(back.memory.weights_bytes, 1U);
   EXPECT_EQ(back.memory.kv_cache_bytes, 2U);
   EXPECT_EQ(back.memory.compute_bytes, 3U);
+  EXPECT_EQ(back.checkpoint_count, 4U);
+  EXPECT_EQ(back.checkpoint_bytes, 5U);
 }
 
 }  // namespace

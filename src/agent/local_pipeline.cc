@@ -106,7 +106,8 @@ pipeline::SchedulerLimits LocalPipeline::limits_for(const LocalPipelineOptions& 
   const engine::StageOptions& stage = options.stages.front();
   std::vector<pipeline::StageAbility> abilities;
   for (const LoadedStage& loaded : stages_) {
-    abilities.push_back({loaded.facts.can_trim, loaded.facts.rows_exact_max});
+    abilities.push_back(
+        {loaded.facts.can_trim, loaded.facts.rows_exact_max, loaded.facts.checkpoint_count});
   }
   pipeline::SchedulerLimits limits =
       pipeline::scheduler_limits({.stage_count = static_cast<std::uint32_t>(options.stages.size()),

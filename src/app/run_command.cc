@@ -101,6 +101,8 @@ Json stages_json(Session& session, const std::vector<wire::Stats>& stats) {
                       {"weights_bytes", stage.facts.memory.weights_bytes},
                       {"kv_bytes", stage.facts.memory.kv_cache_bytes},
                       {"compute_bytes", stage.facts.memory.compute_bytes},
+                      {"checkpoint_bytes",
+                       stage.facts.checkpoint_count * stage.facts.checkpoint_bytes},
                       {"rss_bytes", stats[i].rss_bytes},
                       {"peak_rss_bytes", stats[i].rss_peak_bytes},
                       {"steps", stats[i].steps},

@@ -126,12 +126,14 @@ Result<void> Session::choose_context(const std::vector<LayerRange>& stages) {
   const std::uint32_t trained =
       manifest_.context_length != 0 ? manifest_.context_length : planner::kContextDefault;
   context_ = options_.context != 0 ? options_.context : std::min(trained, planner::kContextDefault);
+  checkpoints_ = planner::checkpoints_wanted(manifest_, options_.sequences);
   const auto available = memory_available_bytes();
   if (!available) return {};  // unknown is not zero: let the system decide
   const std::uint64_t usable = usable_memory(*available);
   planner::MemoryRequest request;
   request.sequence_count = options_.sequences;
   request.rows_max = std::max(options_.chunk, kRowsMax);
+  request.checkpoint_count = checkpoints_;
   ASSIGN_OR_RETURN(request.keys, parse_cache_type(options_.cache_type_k));
   ASSIGN_OR_RETURN(request.values, parse_cache_type(options_.cache_type_v));
   const auto need_with = [&](std::uint32_t context) {
@@ -143,7 +145,11 @@ Result<void> Session::choose_context(const std::vector<LayerRange>& stages) {
     }
     return need;
   };
-  const std::uint64_t need = need_with(context_);
+  std::uint64_t need = need_with(context_);
+  while (need > usable && checkpoints_ > 0) {
+    request.checkpoint_count = checkpoints_ /= 2;
+    need = need_with(context_);
+  }
   if (need <= usable) return {};
   std::uint32_t fits = context_ / 256 * 256;
   while (fits != 0 && need_with(fits) > usable)
@@ -192,6 +198,7 @@ engine::StageOptions Session::common_options(std::size_t stage) const {
   options.cache_type_k = *parse_cache_type(options_.cache_type_k);
   options.cache_type_v = *parse_cache_type(options_.cache_type_v);
   options.exact = exact_;
+  options.checkpoint_count = checkpoints_;
   // stage_options() has checked that there are enough.
   for (std::uint32_t i = 0; !options_.cores.empty() && i < threads_; ++i) {
     options.cores.push_back(options_.cores[stage * threads_ + i]);

@@ -76,6 +76,7 @@ class Session {
   model::Manifest manifest_;
   std::uint32_t context_ = 0;
   std::uint32_t threads_ = 1;
+  std::uint32_t checkpoints_ = 0;  // saved states of recurrent layers that stages have room for
   bool exact_ = false;
   double load_seconds_ = 0;
   std::filesystem::path vocabulary_;

@@ -48,6 +48,7 @@ struct StageInfo {
   std::uint64_t weights_bytes = 0;
   std::uint64_t kv_cache_bytes = 0;
   std::uint64_t compute_bytes = 0;
+  std::uint64_t checkpoint_bytes = 0;  // room for saved states
   std::string kernel_fingerprint;
   bool self_checked = false;
   bool exact = false;

@@ -111,6 +111,8 @@ Result<planner::Placement> Service::make_placement(const Entry& entry,
   request.held = held_layers(model);
   request.current = action.current;
   request.keep = action.keep;
+  request.need.checkpoint_count =
+      planner::checkpoints_wanted(*manifest, action.options.sequence_count);
   return planner::place(*manifest, request);
 }
 
@@ -194,6 +196,7 @@ Result<wire::LoadStage> Service::load_order(const Entry& entry, std::uint32_t st
   order.cache_type_k = cache_type_name(wish.cache_type_k);
   order.cache_type_v = cache_type_name(wish.cache_type_v);
   order.exact = wish.exact;
+  order.checkpoint_count = status.stages.at(stage).placed.checkpoint_count;
   ASSIGN_OR_RETURN(order.hidden_type, wire::parse_hidden_type(wish.hidden_type));
   // Stage 0 is granted all that the scheduler may have under way, so sending to it never blocks.
   order.credits = stage == 0 ? pipeline::in_flight_max(count) : kStageCredits;
@@ -285,7 +288,8 @@ Result<PipelineOrder> Service::pipeline_order(Entry& entry) {
   std::vector<pipeline::StageAbility> abilities;
   for (const auto& [index, stage] : entry.stages) {
     if (!stage.loaded) return fail(ErrorCode::kInternal, "a stage without facts");
-    abilities.push_back({stage.loaded->can_trim, stage.loaded->rows_exact_max});
+    abilities.push_back(
+        {stage.loaded->can_trim, stage.loaded->rows_exact_max, stage.loaded->checkpoint_count});
   }
   order.limits =
       pipeline::scheduler_limits({.stage_count = static_cast<std::uint32_t>(status.stages.size()),

@@ -24,7 +24,9 @@ void Service::log_layers(const Entry& entry) const {
                               {"layer_end", status.stages[i].placed.layers.end},
                               {"weights_bytes", loaded.weights_bytes},
                               {"kv_bytes", loaded.kv_cache_bytes},
-                              {"compute_bytes", loaded.compute_bytes}});
+                              {"compute_bytes", loaded.compute_bytes},
+                              {"checkpoints", loaded.checkpoint_count},
+                              {"checkpoint_bytes", loaded.checkpoint_bytes}});
   }
 }
 

@@ -23,6 +23,7 @@ StageInfo stage_info(const cluster::StageStatus& status, const Entry::Stage& kno
   info.weights_bytes = loaded.weights_bytes;
   info.kv_cache_bytes = loaded.kv_cache_bytes;
   info.compute_bytes = loaded.compute_bytes;
+  info.checkpoint_bytes = loaded.checkpoint_count * loaded.checkpoint_bytes;
   info.kernel_fingerprint = loaded.kernel_fingerprint;
   info.self_checked = loaded.self_checked;
   info.exact = loaded.exact;

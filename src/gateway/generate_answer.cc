@@ -147,6 +147,8 @@ class PipelineAnswer final : public GeneratedAnswer {
     const PreparedPrompt& prompt = prompt_of(index);
     pipeline::GenerateRequest request;
     request.prompt = prompt.tokens;
+    request.turn = prompt.turn;
+    request.reuse_prefix = wish_.cache_prompt;
     request.answer_tokens_max = prompt.answer_tokens_max;
     engine::SamplingOptions sampling = sampling_;
     sampling.seed += index;  // choices differ

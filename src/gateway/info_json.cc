@@ -103,6 +103,7 @@ Json stage_json(std::size_t index, const coordinator::StageInfo& stage) {
   json["weights_bytes"] = stage.weights_bytes;
   json["kv_bytes"] = stage.kv_cache_bytes;
   json["compute_bytes"] = stage.compute_bytes;
+  json["checkpoint_bytes"] = stage.checkpoint_bytes;
   json["kernels"] = stage.kernel_fingerprint;
   json["self_checked"] = stage.self_checked;
   json["exact"] = stage.exact;

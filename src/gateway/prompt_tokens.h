@@ -21,6 +21,7 @@ struct PreparedPrompt {
   std::vector<TokenId> tokens;
   std::string text;                // what was tokenised, and what was given as tokens
   std::uint32_t put_in_front = 0;  // tokens that the tokenizer added before the client's own
+  std::uint32_t turn = 0;          // tokens before the answer's turn; 0: not known
   std::vector<std::string> stop;   // the client's, and the template's own
   std::uint32_t answer_tokens_max = 0;
   engine::AnswerGrammar grammar;

@@ -1,5 +1,7 @@
 #include "planner/memory.h"
 
+#include <algorithm>
+
 namespace salvage::planner {
 namespace {
 
@@ -9,6 +11,11 @@ namespace {
 constexpr std::uint64_t kRowsAlive = 24;
 constexpr std::uint64_t kWorkBytesFixed = std::uint64_t{48} << 20;
 constexpr std::uint64_t kFloatBytes = 4;
+
+constexpr std::uint64_t kCheckpointsPerSequence = 8;
+constexpr std::uint64_t kCheckpointsMax = 128;
+constexpr std::uint64_t kCheckpointShare = 8;  // of the weights
+constexpr std::uint64_t kCheckpointBytesMin = std::uint64_t{64} << 20;
 
 std::uint64_t round_up(std::uint64_t tokens) {
   return (tokens + kContextStep - 1) / kContextStep * kContextStep;
@@ -24,9 +31,10 @@ MemoryNeed memory_needed(const model::Manifest& manifest, const MemoryRequest& r
   // sequence can be cut back exactly.
   for (std::uint32_t i = request.layers.begin; i < request.layers.end; ++i) {
     const model::LayerFacts& layer = manifest.layers[i];
-    need.cache_bytes +=
-        request.sequence_count *
-        (context * layer.cache_bytes_per_token(request.keys, request.values) + layer.state_bytes);
+    need.cache_bytes += request.sequence_count *
+                            (context * layer.cache_bytes_per_token(request.keys, request.values) +
+                             layer.state_bytes) +
+                        request.checkpoint_count * layer.state_bytes;
   }
   const std::uint64_t row_bytes = kFloatBytes * (kRowsAlive * manifest.embedding_length + context);
   need.work_bytes = kWorkBytesFixed + request.rows_max * row_bytes;
@@ -34,6 +42,17 @@ MemoryNeed memory_needed(const model::Manifest& manifest, const MemoryRequest& r
     need.work_bytes += request.logit_rows_max * manifest.vocabulary_size * kFloatBytes;
   }
   return need;
+}
+
+std::uint32_t checkpoints_wanted(const model::Manifest& manifest, std::uint32_t sequence_count) {
+  if (manifest.can_trim) return 0;
+  std::uint64_t state_bytes = 0;
+  for (const model::LayerFacts& layer : manifest.layers) state_bytes += layer.state_bytes;
+  if (state_bytes == 0) return 0;  // what they take is not known
+  const std::uint64_t room = std::max(
+      kCheckpointBytesMin, manifest.stage_bytes({0, manifest.layer_count}) / kCheckpointShare);
+  return static_cast<std::uint32_t>(
+      std::min({kCheckpointsPerSequence * sequence_count, kCheckpointsMax, room / state_bytes}));
 }
 
 std::uint32_t largest_context_that_fits(const model::Manifest& manifest, MemoryRequest request,

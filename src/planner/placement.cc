@@ -285,7 +285,8 @@ Placement Placer::result(const Attempt& attempt, const std::vector<Assigned>& as
                                 .layers = stage.layers,
                                 .need = attempt.needs.exact(stage.layers),
                                 .usable_bytes = candidate.usable_bytes,
-                                .fetch_bytes = candidate.fetch_bytes(stage.layers)});
+                                .fetch_bytes = candidate.fetch_bytes(stage.layers),
+                                .checkpoint_count = request_->need.checkpoint_count});
   }
   for (std::size_t i = 0; i < used.size(); ++i) {
     if (used[i]) continue;
@@ -355,8 +356,14 @@ std::uint64_t Placement::fetch_bytes() const {
 }
 
 Result<Placement> place(const model::Manifest& manifest, const PlacementRequest& request) {
-  ASSIGN_OR_RETURN(const Placer placer, Placer::make(manifest, request));
-  return placer.place();
+  PlacementRequest attempt = request;
+  for (;; attempt.need.checkpoint_count /= 2) {
+    ASSIGN_OR_RETURN(const Placer placer, Placer::make(manifest, attempt));
+    Result<Placement> placement = placer.place();
+    const bool lacks_memory =
+        !placement && placement.error().code() == ErrorCode::kResourceExhausted;
+    if (!lacks_memory || attempt.need.checkpoint_count == 0) return placement;
+  }
 }
 
 std::uint32_t largest_context_that_fits(const model::Manifest& manifest,

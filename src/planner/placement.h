@@ -67,8 +67,9 @@ struct PlacedStage {
   std::string name;
   LayerRange layers;
   MemoryNeed need;
-  std::uint64_t usable_bytes = 0;  // of the node's memory, without the reserve
-  std::uint64_t fetch_bytes = 0;   // of layers that the node doesn't hold
+  std::uint64_t usable_bytes = 0;      // of the node's memory, without the reserve
+  std::uint64_t fetch_bytes = 0;       // of layers that the node doesn't hold
+  std::uint32_t checkpoint_count = 0;  // for which `need` has room; the same for all stages
   friend bool operator==(const PlacedStage&, const PlacedStage&) = default;
 };
 
@@ -86,6 +87,7 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
+// Where the model doesn't fit otherwise, `need.checkpoint_count` is halved until it does.
 Result<Placement> place(const model::Manifest& manifest, const PlacementRequest& request);
 
 // The longest context, in steps of 256 tokens up to the request's, with which place() succeeds; 0

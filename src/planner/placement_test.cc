@@ -361,6 +361,27 @@ TEST(PlaceKeep, where_all_have_everything_the_old_placement_wins) {
   EXPECT_EQ(placed(equal_layers(12), request), "9,3");
 }
 
+TEST(Place, checkpoints_give_way_where_memory_is_short) {
+  model::Manifest manifest = equal_layers(8);
+  manifest.can_trim = false;
+  for (auto& layer : manifest.layers) layer.state_bytes = std::uint64_t{2} << 20;
+  PlacementRequest request = request_of({4000, 4000});
+  request.need.checkpoint_count = 64;
+  auto roomy = place(manifest, request);
+  ASSERT_TRUE(roomy) << roomy.error().message();
+  for (const PlacedStage& stage : roomy->stages) EXPECT_EQ(stage.checkpoint_count, 64);
+  request = request_of({700, 700});
+  request.need.checkpoint_count = 64;  // half a GiB a stage, which has 0.7 with its weights
+  auto tight = place(manifest, request);
+  ASSERT_TRUE(tight) << tight.error().message();
+  const std::uint32_t left = tight->stages.front().checkpoint_count;
+  EXPECT_LT(left, 64);
+  for (const PlacedStage& stage : tight->stages) {
+    EXPECT_EQ(stage.checkpoint_count, left);
+    EXPECT_LE(stage.need.total_bytes(), stage.usable_bytes);
+  }
+}
+
 TEST(StageNeeds, agree_with_memory_needed_for_every_range) {
   model::Manifest manifest = equal_layers(7);
   manifest.shared_bytes = 12345;
@@ -369,7 +390,7 @@ TEST(StageNeeds, agree_with_memory_needed_for_every_range) {
   manifest.embedding_length = 64;
   manifest.layers[3].weight_bytes = 1;
   manifest.layers[5].state_bytes = 999;
-  MemoryRequest request{.context_per_sequence = 5000, .sequence_count = 3};
+  MemoryRequest request{.context_per_sequence = 5000, .sequence_count = 3, .checkpoint_count = 7};
   const StageNeeds needs(manifest, request);
   for (std::uint32_t begin = 0; begin < 7; ++begin) {
     for (std::uint32_t end = begin + 1; end <= 7; ++end) {

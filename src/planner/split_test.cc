@@ -127,6 +127,25 @@ TEST(MemoryNeeded, windows_save_nothing_and_states_have_a_fixed_size) {
   EXPECT_EQ(need.cache_bytes, 2 * (8192 * 68 + 5000));
 }
 
+TEST(Checkpoints, take_room_of_their_own_and_an_eighth_of_the_weights_at_most) {
+  model::Manifest manifest = manifest_of(2, 1);
+  EXPECT_EQ(checkpoints_wanted(manifest, 4), 0) << "what can be cut back needs none";
+  manifest.can_trim = false;
+  EXPECT_EQ(checkpoints_wanted(manifest, 4), 0) << "of unknown size";
+  manifest.layers[1].state_bytes = 5000;
+  EXPECT_EQ(checkpoints_wanted(manifest, 2), 16);
+  EXPECT_EQ(checkpoints_wanted(manifest, 64), 128);
+  const MemoryRequest none = {.layers = {0, 2}};
+  MemoryRequest some = none;
+  some.checkpoint_count = 16;
+  EXPECT_EQ(memory_needed(manifest, some).cache_bytes,
+            memory_needed(manifest, none).cache_bytes + 16 * 5000);
+  manifest.layers[1].state_bytes = std::uint64_t{10} << 20;
+  EXPECT_EQ(checkpoints_wanted(manifest, 4), 6) << "64 MiB";
+  manifest.layers[0].weight_bytes = std::uint64_t{1600} << 20;
+  EXPECT_EQ(checkpoints_wanted(manifest, 4), 20);
+}
+
 TEST(LargestContext, fits_and_is_the_largest) {
   const model::Manifest manifest = manifest_of(4, 1);
   MemoryRequest request = {.layers = {0, 4}, .context_per_sequence = 100'000};

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "restore_check.h"
 #include "shard_set.h"
 #include "splits.h"
 #include "stage_chain.h"
@@ -70,6 +71,22 @@ std::optional<std::string> compare_split(ShardSet& shards, const Split& split,
   return std::nullopt;
 }
 
+// Whole and in two stages, in small chunks: those have a place to go back to within the prompt.
+std::optional<std::string> compare_after_restore(ShardSet& shards, const std::vector<Split>& splits,
+                                                 const Reference& reference, Outcome& outcome) {
+  for (const Split& split : splits) {
+    if (split.size() > 2) break;
+    const auto stages = shards.stages(split);
+    if (!stages) return "split " + split_name(split) + ": " + stages.error().message();
+    outcome.next_turn = next_turn(*stages);
+    if (const auto why = check_restore(*stages, reference.runs.back().plan)) {
+      return "split " + split_name(split) + ": " + *why;
+    }
+    if (split.size() == 2) break;
+  }
+  return std::nullopt;
+}
+
 std::vector<Split> legal_splits(const model::SplitRules& rules, std::size_t stage_count) {
   std::vector<Split> legal;
   for (Split& split : all_splits(rules.layer_count, stage_count)) {
@@ -105,6 +122,19 @@ std::optional<std::string> illegal_cut_made(ShardSet& shards, const model::Split
   return std::nullopt;
 }
 
+// What may not be cut runs whole, and its conversations go on like others'. Some can't even do
+// that.
+std::optional<std::string> check_whole_restore(ShardSet& shards, const model::SplitRules& rules,
+                                               const FixtureCheck& check, Outcome& outcome) {
+  shards.use_settings(
+      {.sequence_count_max = kRestoreSequences, .checkpoint_count = kRestoreCheckpoints});
+  const auto stages = shards.stages({{0, rules.layer_count}});
+  if (!stages) return std::nullopt;
+  outcome.next_turn = next_turn(*stages);
+  return check_restore(
+      *stages, make_run_plan((*stages)[0]->facts().vocabulary_size, kChunks[1], check.seed));
+}
+
 Outcome wrong(Outcome outcome, std::string reason) {
   outcome.verdict = Verdict::kWrong;
   outcome.reason = std::move(reason);
@@ -121,7 +151,9 @@ Outcome compare(Outcome outcome, const FixtureCheck& check, const model::SplitRu
                 ShardSet& shards) {
   const auto reference = whole_model_says(check);
   if (!reference) return wrong(std::move(outcome), reference.error().message());
-  shards.use_settings({.cache_type = reference->cache_type});
+  shards.use_settings({.cache_type = reference->cache_type,
+                       .sequence_count_max = kRestoreSequences,
+                       .checkpoint_count = kRestoreCheckpoints});
   outcome.cache_type = cache_type_name(reference->cache_type);
   outcome.chunks_change_bits =
       compare_bits(reference->runs[0].logits, reference->runs[1].logits).has_value();
@@ -130,6 +162,10 @@ Outcome compare(Outcome outcome, const FixtureCheck& check, const model::SplitRu
       return wrong(std::move(outcome), *why);
     }
     ++outcome.split_count;
+  }
+  if (const auto why =
+          compare_after_restore(shards, splits_to_compare(rules, check), *reference, outcome)) {
+    return wrong(std::move(outcome), *why);
   }
   outcome.verdict = Verdict::kExact;
   return outcome;
@@ -148,7 +184,12 @@ Outcome check_fixture(const FixtureCheck& check) {
   outcome.legal_cuts = rules->cuts();
   ShardSet shards(*model, check.model, check.work_folder, check.unproven);
   if (const auto why = illegal_cut_made(shards, *rules)) return wrong(std::move(outcome), *why);
-  if (!rules->splittable()) return refused(std::move(outcome), rules->refusal);
+  if (!rules->splittable()) {
+    if (const auto why = check_whole_restore(shards, *rules, check, outcome)) {
+      return wrong(std::move(outcome), *why);
+    }
+    return refused(std::move(outcome), rules->refusal);
+  }
   if (outcome.legal_cuts.empty()) {
     return refused(std::move(outcome), fmt::format("no legal cut in {} layers of this {}",
                                                    rules->layer_count, rules->architecture));

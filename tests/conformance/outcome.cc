@@ -28,6 +28,7 @@ std::string to_json(const Outcome& outcome) {
   json["legal_cuts"] = outcome.legal_cuts;
   json["split_count"] = outcome.split_count;
   json["cache_type"] = outcome.cache_type;
+  json["next_turn"] = outcome.next_turn;
   json["chunks_change_bits"] = outcome.chunks_change_bits;
   return json.dump();
 }
@@ -48,6 +49,7 @@ Outcome outcome_from_json(const std::string& text) {
   outcome.legal_cuts = json.value("legal_cuts", std::vector<std::uint32_t>());
   outcome.split_count = json.value("split_count", std::size_t{0});
   outcome.cache_type = json.value("cache_type", "");
+  outcome.next_turn = json.value("next_turn", "");
   outcome.chunks_change_bits = json.value("chunks_change_bits", false);
   return outcome;
 }

@@ -27,6 +27,7 @@ struct Outcome {
   std::vector<std::uint32_t> legal_cuts;  // in two stages
   std::size_t split_count = 0;            // compared, of all stage counts
   std::string cache_type;                 // of the KV cache, "q8_0" where that is possible
+  std::string next_turn;                  // how it starts: restore_check.h
   bool chunks_change_bits = false;        // of the whole model: its bits depend on the chunks
 };
 

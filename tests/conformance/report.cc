@@ -38,14 +38,20 @@ of the whole model in one process, bit for bit, with the prompt at once and in c
 such a model whole on one machine and says why it does not split it. Other models of an architecture
 have their own legal cuts: `salvage inspect` prints them.
 
+"next turn" is how a conversation goes on without reading all of it again. *cut back*: the cache keeps
+what both prompts begin with. *checkpoint*: the model keeps a running state, so every stage saves it
+now and then and goes back to the last one. *anew*: neither is possible exactly, and where the new
+prompt isn't the old one with more behind it, all of it is read. The first two were compared bit for
+bit, whole and in two stages, after other tokens and in a copied sequence too.
+
 )";
 
 std::string row(const Outcome& outcome) {
   const bool exact = outcome.verdict == Verdict::kExact;
-  return fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", outcome.architecture, outcome.name,
-                     outcome.layer_count, verdict_name(outcome.verdict),
+  return fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", outcome.architecture,
+                     outcome.name, outcome.layer_count, verdict_name(outcome.verdict),
                      exact ? cuts_text(outcome.legal_cuts) : "", exact ? outcome.split_count : 0,
-                     remark(outcome));
+                     outcome.next_turn, remark(outcome));
 }
 
 }  // namespace
@@ -70,6 +76,7 @@ std::string report_line(const Outcome& outcome) {
                         cuts_text(outcome.legal_cuts), outcome.split_count);
   }
   const std::string more = remark(outcome);
+  if (!outcome.next_turn.empty()) line += ", next turn: " + outcome.next_turn;
   if (!more.empty()) line += ": " + more;
   if (outcome.chunks_change_bits) line += " (whole or cut, its bits depend on the prompt's chunks)";
   return line;
@@ -83,8 +90,8 @@ std::string architectures_page(const std::vector<Outcome>& outcomes) {
       "writes, {} are exact.\n\n",
       outcomes.size(), totals.exact, totals.refused, totals.wrong, totals.upstream,
       totals.upstream_exact);
-  page += "| architecture | model | layers | result | legal cuts | splits | remark |\n";
-  page += "|---|---|---|---|---|---|---|\n";
+  page += "| architecture | model | layers | result | legal cuts | splits | next turn | remark |\n";
+  page += "|---|---|---|---|---|---|---|---|\n";
   for (const Outcome& outcome : outcomes) page += row(outcome);
   return page;
 }

@@ -60,6 +60,7 @@ Result<std::unique_ptr<engine::StageEngine>> ShardSet::load(LayerRange layers) {
   options.cache_type_v = settings_.cache_type;
   options.exact = settings_.exact;
   options.sequence_count_max = settings_.sequence_count_max;
+  options.checkpoint_count = settings_.checkpoint_count;
   if (layers.count() == layer_count_) {
     options.weights = model_path_;
   } else {

@@ -24,6 +24,7 @@ struct StageSettings {
   CacheType cache_type = CacheType::kQ8_0;
   bool exact = false;
   std::uint32_t sequence_count_max = 1;
+  std::uint32_t checkpoint_count = 0;
 };
 
 class ShardSet {
