@@ -67,8 +67,8 @@ api::Parsed<PreparedPrompt> prepare_chat(const api::GenerateRequest& request,
   auto prompt = (*format)->apply(chat_request(request));
   if (!prompt) return fail(blamed(prompt.error(), "messages"));
   return PreparedPrompt{.tokens = std::move(prompt->tokens),
-                        .turn = prompt->turn,
                         .text = std::move(prompt->text),
+                        .turn = prompt->turn,
                         .stop = std::move(prompt->stop),
                         .grammar = std::move(prompt->grammar),
                         .thinking = std::move(prompt->thinking),
