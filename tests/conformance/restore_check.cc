@@ -163,6 +163,9 @@ class RestoreCheck {
 
 std::string next_turn(std::span<engine::StageEngine* const> stages) {
   const auto all = [&](auto can) { return std::all_of(stages.begin(), stages.end(), can); };
+  if (all([](const auto* stage) { return stage->facts().memory.kv_cache_bytes == 0; })) {
+    return "no cache";  // a diffusion model: every micro-batch is a whole text
+  }
   if (all([](const engine::StageEngine* stage) { return stage->facts().can_trim; })) {
     return "cut back";
   }
@@ -175,7 +178,8 @@ std::string next_turn(std::span<engine::StageEngine* const> stages) {
 
 std::optional<std::string> check_restore(std::span<engine::StageEngine* const> stages,
                                          const RunPlan& plan) {
-  if (next_turn(stages) == "anew") return std::nullopt;
+  const std::string how = next_turn(stages);
+  if (how != "cut back" && how != "checkpoint") return std::nullopt;
   auto difference = RestoreCheck(stages, plan).run();
   return difference ? *difference : std::optional(difference.error().message());
 }

@@ -17,8 +17,8 @@ namespace salvage::conformance {
 inline constexpr std::uint32_t kRestoreSequences = 2;    // that the stages must have room for
 inline constexpr std::uint32_t kRestoreCheckpoints = 2;  // likewise
 
-// How the next turn of a conversation starts on these stages: "cut back", "checkpoint", or "anew"
-// where states can't be saved exactly.
+// How the next turn of a conversation starts on these stages: "cut back", "checkpoint", "anew"
+// where states can't be saved exactly, or "no cache".
 std::string next_turn(std::span<engine::StageEngine* const> stages);
 
 // Runs the plan, goes back and runs its end again, in each way that there is. Nothing if all bits
