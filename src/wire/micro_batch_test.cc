@@ -105,7 +105,8 @@ TEST(MicroBatch, what_this_version_does_not_know_is_refused_not_skipped) {
   std::vector<std::byte> good;
   ASSERT_TRUE(encode(batch, good));
   // flags, logits form, hidden type, kind of the sequence operation (docs/wire.md).
-  const std::vector<std::pair<std::size_t, int>> unknown = {{7, 0x81}, {8, 3}, {9, 3}, {24, 3}, {24, 6}};
+  const std::vector<std::pair<std::size_t, int>> unknown = {
+      {7, 0x81}, {8, 3}, {9, 3}, {24, 3}, {24, 6}};
   for (const auto& [offset, value] : unknown) {
     auto bad = good;
     bad[offset] = static_cast<std::byte>(value);

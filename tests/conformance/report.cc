@@ -38,11 +38,11 @@ of the whole model in one process, bit for bit, with the prompt at once and in c
 such a model whole on one machine and says why it does not split it. Other models of an architecture
 have their own legal cuts: `salvage inspect` prints them.
 
-"next turn" is how a conversation goes on without reading all of it again. *cut back*: the cache keeps
-what both prompts begin with. *checkpoint*: the model keeps a running state, so every stage saves it
-now and then and goes back to the last one. *anew*: neither is possible exactly, and where the new
-prompt isn't the old one with more behind it, all of it is read. The first two were compared bit for
-bit, whole and in two stages, after other tokens and in a copied sequence too.
+"next turn" is how a conversation goes on without reading all of it again. *cut back*: the cache
+keeps what both prompts begin with. *checkpoint*: the model keeps a running state, so every stage
+saves it now and then and goes back to the last one. *anew*: neither is possible exactly, and where
+the new prompt isn't the old one with more behind it, all of it is read. The first two were compared
+bit for bit, whole and in two stages, after other tokens and in a copied sequence too.
 
 )";
 
