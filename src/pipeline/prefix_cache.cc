@@ -32,8 +32,7 @@ namespace {
 constexpr std::uint64_t kLossShare = 8;
 // What copying a lane costs, in tokens computed: it moves all of the lane's keys and values.
 constexpr std::uint64_t kCopyTokens = 64;
-// The least distance of periodic checkpoints: re-reading so many tokens takes some seconds on a
-// slow machine, saving a state some milliseconds.
+// The least distance of periodic checkpoints: so few tokens are read again in some chunks.
 constexpr std::uint32_t kSpacingMin = 256;
 
 std::uint32_t common_prefix(const std::vector<TokenId>& a, const std::vector<TokenId>& b) {

@@ -6,6 +6,7 @@
 #include "pipeline/scheduler.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <random>
 #include <utility>
@@ -13,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "pipeline/chunking.h"
+#include "pipeline/scheduler_limits.h"
 
 namespace salvage::pipeline {
 namespace {
@@ -513,6 +515,31 @@ TEST(Checkpoints, where_prompts_were_seen_to_part_the_next_one_starts) {
   EXPECT_EQ(driver.rows_for(talk(6000)), 60U);
   EXPECT_EQ(driver.rows_for(talk(7000)), 60U);
   expect_as_alone(driver);
+}
+
+TEST(Checkpoints, short_questions_about_one_document_do_not_read_it_again) {
+  Driver driver(recurrent_limits(1, 2));
+  const auto ask = [](TokenId question) {
+    std::vector<TokenId> prompt = tokens_from(0, 1000);
+    for (TokenId i = 0; i < 6; ++i) prompt.push_back(5000 + 10 * question + i);
+    for (std::size_t i = 0; i < kOpening; ++i) prompt.push_back(77);
+    return prompt;
+  };
+  const auto rows = [&](TokenId question) { return driver.rows_for(ask(question), 1006); };
+  EXPECT_EQ(rows(1), 1011U);
+  rows(2);  // parts where nobody could know
+  for (TokenId question = 3; question < 8; ++question) EXPECT_EQ(rows(question), 11U);
+  expect_as_alone(driver);
+}
+
+TEST(SchedulerLimits, a_checkpoint_is_one_on_every_stage_or_none) {
+  const PipelineShape shape{.stage_count = 3, .sequence_count = 1};
+  const StageAbility many{.can_trim = false, .checkpoint_count = 8};
+  const StageAbility few{.can_trim = false, .checkpoint_count = 5};
+  const StageAbility older{.can_trim = false};  // says nothing about them
+  EXPECT_EQ(scheduler_limits(shape, std::array{many, few, many}).checkpoint_count, 5U);
+  EXPECT_EQ(scheduler_limits(shape, std::array{many, older, many}).checkpoint_count, 0U);
+  EXPECT_FALSE(scheduler_limits(shape, std::array{many, few, many}).can_trim);
 }
 
 TEST(Checkpoints, an_edit_in_the_middle_computes_from_the_one_before_it) {

@@ -38,6 +38,7 @@ class RestoreCheck {
 
   Result<std::optional<std::string>> run() {
     RETURN_IF_ERROR(run_all());
+    if (next_turn(stages_) == "checkpoint") see_refusals();
     for (const Place& place : {places_.back(), places_.front()}) {
       RETURN_IF_ERROR(go_back(place, 0));
       RETURN_IF_ERROR(run_from(place, 0, fmt::format("again from {}", place.position)));
@@ -65,6 +66,20 @@ class RestoreCheck {
       }
     }
     return {};
+  }
+
+  // What can't be right is refused, and changes nothing: the runs that follow show that.
+  void see_refusals() {
+    const auto position = static_cast<std::int32_t>(places_.front().position);
+    const SequenceOp wrong[] = {
+        {SequenceOpKind::kRestore, {0}, {}, position + 1, {0}},                // another place
+        {SequenceOpKind::kRestore, {0}, {}, position, {kRestoreCheckpoints}},  // no such number
+        {SequenceOpKind::kSave, {0}, {}, position, {0}},  // the sequence ends elsewhere
+        {SequenceOpKind::kSave, {1}, {}, 0, {0}},         // nothing is there
+        {SequenceOpKind::kTrim, {0}, {}, position, {}}};  // what a checkpoint is for
+    for (const SequenceOp& op : wrong) {
+      if (apply(op)) difference_ = "an operation that can't be right was not refused";
+    }
   }
 
   // Behind other tokens the same rows must give other bits, else nothing here can fail.
