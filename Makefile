@@ -16,7 +16,7 @@ SALVAGE := build/release/bin/salvage
 # Always the likeliest token, so that the answer is the same each time.
 DEMO := --stages 3 --chat -n 96 --temp 0
 
-.PHONY: help demo demo-zh build install dist model test unit e2e conformance reference bench-peers fuzz format tidy clean
+.PHONY: help demo demo-zh build install dist model test unit e2e conformance reference bench-peers bench-http fuzz format tidy clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -72,6 +72,11 @@ bench-peers: ## against llama.cpp's own programs; one ratio a line at the end
 	@tools/install_deps.sh model
 	tools/build.sh release salvage random_model
 	bench/peers.py
+
+bench-http: ## what HTTP costs, and 4 streams over it against llama-server's; one result a line at the end
+	@tools/install_deps.sh model
+	tools/build.sh release salvage random_model
+	bench/http_layer.py
 
 fuzz: ## every fuzzer for FUZZ_SECONDS (default 60), the canary included
 	@tools/install_deps.sh test

@@ -243,6 +243,23 @@ TEST_F(Api, a_stream_is_the_whole_answer_in_whole_characters) {
   }
 }
 
+TEST_F(Api, more_text_than_any_context_holds_is_refused_unread) {
+  start();
+  const std::string text(1'000'000, 'x');
+  const json message{{"role", "user"}, {"content", text}};
+  const json part{{"type", "text"}, {"text", text}};
+  for (const auto& [path, body] :
+       {std::pair<std::string, json>{"/v1/chat/completions", {{"messages", {message}}}},
+        {"/v1/chat/completions", {{"messages", {{{"role", "user"}, {"content", {part}}}}}}},
+        {"/v1/completions", {{"prompt", text}}},
+        {"/completion", {{"prompt", {1, text.substr(0, 30'000), text.substr(0, 30'000)}}}}}) {
+    const json answer = ask(path, body);
+    // Not the number of its tokens, which in this vocabulary is that of its bytes.
+    EXPECT_THAT(answer["error"]["message"].get<std::string>(),
+                testing::AnyOf(HasSubstr("15625"), HasSubstr("937")));
+  }
+}
+
 TEST_F(Api, all_sequences_are_free_after_many_have_gone) {
   start({.sequence_count = 4});
   std::vector<int> clients;

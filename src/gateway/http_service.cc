@@ -9,6 +9,7 @@
 #include <cpp-httplib/httplib.h>
 #include <fmt/format.h>
 
+#include "base/heap.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "gateway/http_over_stream.h"
@@ -29,6 +30,8 @@ constexpr Duration kDrainTime = std::chrono::seconds(2);
 constexpr std::size_t kHeadBytesMax = std::size_t{1} << 20;  // httplib's own limits come before
 // Of this size a body has room whatever others take: with all connections 32 MiB.
 constexpr std::size_t kSmallBody = std::size_t{64} << 10;
+// Its JSON takes several times as much, which nobody needs once it is answered.
+constexpr std::size_t kLargeBody = std::size_t{1} << 20;
 // In the header Keep-Alive: requests on one connection aren't counted.
 constexpr std::size_t kRequestsShown = 100'000;
 
@@ -218,6 +221,7 @@ class HttpServiceOverStreams final : public HttpService {
     }
     current() = nullptr;
     if (live->unread) drain(*live->stream);
+    if (live->body_bytes >= kLargeBody) give_back_heap();
     MutexLock lock(mutex_);
     bodies_bytes_ -= live->body_bytes;
     live_.erase(live);
@@ -236,15 +240,18 @@ class HttpServiceOverStreams final : public HttpService {
   }
 
   bool next_request(Live& live, HttpOverStream& stream) {
+    bool was_large = false;
     {
       MutexLock lock(mutex_);
       if (closing_) return false;
+      was_large = live.body_bytes >= kLargeBody;
       bodies_bytes_ -= std::exchange(live.body_bytes, 0);
       live.answering = false;
       live.idle_since = now();
       live.reading_since.reset();
       changed_.notify_all();
     }
+    if (was_large) give_back_heap();
     const bool any = stream.wait_for_request(deadline_after(now(), options_.idle_time));
     {
       MutexLock lock(mutex_);

@@ -55,6 +55,31 @@ engine::ChatRequest chat_request(const api::GenerateRequest& request) {
   return wanted;
 }
 
+std::size_t content_bytes(const api::Json& messages) {
+  std::size_t bytes = 0;
+  for (const api::Json& message : messages) {
+    const auto content = message.find("content");
+    if (content == message.end()) continue;
+    if (content->is_string()) bytes += content->get_ref<const std::string&>().size();
+    if (!content->is_array()) continue;
+    for (const api::Json& part : *content) {
+      const auto text = part.find("text");
+      if (text != part.end() && text->is_string()) {
+        bytes += text->get_ref<const std::string&>().size();
+      }
+    }
+  }
+  return bytes;
+}
+
+// Before template or tokenizer see it: so many bytes are never so few tokens.
+api::Parsed<void> may_fit(std::size_t bytes, const ReadyModel& model) {
+  const std::uint32_t context = model.pipeline->limits().context_per_sequence;
+  if (bytes / kBytesPerTokenMax <= context) return {};
+  return fail(api::context_length_exceeded(
+      {.prompt_tokens = bytes / kBytesPerTokenMax, .context_tokens = context}));
+}
+
 api::Parsed<PreparedPrompt> prepare_chat(const api::GenerateRequest& request,
                                          const ReadyModel& model) {
   const auto format = model.pipeline->text().make_chat_format();
@@ -64,6 +89,7 @@ api::Parsed<PreparedPrompt> prepare_chat(const api::GenerateRequest& request,
       !(*format)->facts().tools) {
     return fail(api::not_supported("tool_choice", "can't be required: this model knows no tools"));
   }
+  RETURN_IF_ERROR(may_fit(content_bytes(chat.messages), model));
   auto prompt = (*format)->apply(chat_request(request));
   if (!prompt) return fail(blamed(prompt.error(), "messages"));
   return PreparedPrompt{.tokens = std::move(prompt->tokens),
@@ -143,7 +169,7 @@ api::Parsed<void> fit(const api::GenerateRequest& request, const ReadyModel& mod
 
 api::Parsed<std::vector<TokenId>> tokens_of(const api::Prompt& prompt, bool add_special,
                                             bool parse_special, const ReadyModel& model) {
-  const std::uint32_t context = model.pipeline->limits().context_per_sequence;
+  std::size_t bytes = 0;
   std::vector<TokenId> tokens;
   for (const api::PromptPart& part : prompt) {
     if (const auto* ids = std::get_if<std::vector<TokenId>>(&part)) {
@@ -152,10 +178,8 @@ api::Parsed<std::vector<TokenId>> tokens_of(const api::Prompt& prompt, bool add_
       continue;
     }
     const std::string& text = std::get<std::string>(part);
-    if (text.size() / kBytesPerTokenMax > context) {
-      return fail(api::context_length_exceeded(
-          {.prompt_tokens = text.size() / kBytesPerTokenMax, .context_tokens = context}));
-    }
+    bytes += text.size();
+    RETURN_IF_ERROR(may_fit(bytes, model));
     auto more = model.pipeline->text().vocabulary->tokenize(
         text, {.add_special = add_special && tokens.empty(), .parse_special = parse_special});
     if (!more) return fail(api::api_error(more.error()));

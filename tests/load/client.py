@@ -1,5 +1,6 @@
 """HTTP as few bytes need it: asyncio's streams, requests written by hand, answers read as they come."""
 import asyncio
+import contextlib
 import dataclasses
 import json
 import socket
@@ -61,7 +62,7 @@ class Connection:
     def reset(self):
         """Goes without a word: the other side hears RST."""
         raw = self.writer.get_extra_info("socket")
-        if raw is not None:
+        with contextlib.suppress(OSError):  # it has ended already
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
 

@@ -8,6 +8,7 @@ One `salvage up` and two `salvage join`, each with a data folder, so that the pi
 they are between machines: TLS over TCP. Where that is allowed (root) everything runs in a network of
 its own, with an address that nobody else has; else on the machine's own, on ports that are free.
 """
+import asyncio
 import ctypes
 import os
 import pathlib
@@ -120,6 +121,7 @@ class Served:
 
     def __init__(self, models, sequences=16, context=512, stages=STAGES, up=(), load=()):
         assert os.path.isfile(BINARY), "SALVAGE_BINARY must name the program"
+        assert os.path.isfile(BINARY), "SALVAGE_BINARY must name the program"
         self.models, self.sequences, self.context = models, sequences, context
         self.stages, self.up_options, self.load_options = stages, up, load
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="salvage-load-"))
@@ -174,7 +176,7 @@ class Served:
             wait_until(lambda index=index: self._answers(index), START_S, self.logs, 0.1)
         for name, what in self.models.items():
             path = what if isinstance(what, (str, pathlib.Path)) else random_model(name, what)
-            self.command("load", path, "--sequences", self.sequences, "--ctx", self.context,
+            self.command("load", path, "--parallel", self.sequences, "--ctx", self.context,
                          "--threads", 1, *self.load_options)
 
     def logs(self):
@@ -192,16 +194,18 @@ class Served:
         self.check_alive()
         return {pid: Resources(pid) for pid in self.pids()}
 
-    def settled(self, before, seconds=30):
-        """Waits until no process has more threads or descriptors than `before` says."""
-        def like_before():
+    async def settled(self, before, seconds=30):
+        """Waits until no process has more threads or descriptors than `before` says. The event loop
+        goes on meanwhile: it is what closes connections."""
+        time = stopwatch()
+        while True:
             now = self.resources()
             assert now.keys() == before.keys(), f"other processes: {before} {now}"
-            return all(now[pid].threads <= before[pid].threads
-                       and now[pid].descriptors <= before[pid].descriptors for pid in now)
-        wait_until(like_before, seconds,
-                   lambda: f"threads and descriptors are as before: {before}, now "
-                   f"{self.resources()}", 0.1)
+            if all(now[pid].threads <= before[pid].threads
+                   and now[pid].descriptors <= before[pid].descriptors for pid in now):
+                return
+            assert time() < seconds, f"threads and descriptors after {seconds} s: {before}, now {now}"
+            await asyncio.sleep(0.1)
 
     def __exit__(self, kind, *unused):
         if kind is not None:
