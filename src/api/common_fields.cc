@@ -63,13 +63,6 @@ void read_stream(const Fields& fields, GenerateRequest& request) {
   nested.flag("include_usage", request.include_usage);
 }
 
-void read_cache(const Fields& fields, GenerateRequest& request) {
-  fields.flag("cache_prompt", request.cache_prompt);
-  std::int64_t sequence = -1;
-  fields.whole("id_slot", sequence, {-1, kTokensMax});
-  if (sequence >= 0) request.sequence = static_cast<std::uint32_t>(sequence);
-}
-
 // OpenAI's own word for who goes first. Others ("auto", "default", "standard_only") are all alike.
 void read_tier(const Fields& fields, GenerateRequest& request) {
   const Json* tier = fields.find("service_tier");
@@ -142,7 +135,7 @@ void read_common_fields(const Fields& fields, const ParseLimits& limits, Generat
   if (predict_ms > 0) request.predict_ms_max = predict_ms;
   read_stream(fields, request);
   read_tier(fields, request);
-  read_cache(fields, request);
+  fields.flag("cache_prompt", request.cache_prompt);
   fields.texts("response_fields", request.response_fields, kResponseFieldsMax);
   refuse_unsupported(fields);
 }

@@ -32,7 +32,6 @@ TEST(CommonFields, what_is_not_said_is_the_default) {
   EXPECT_FALSE(request.stream || request.include_usage || request.return_progress ||
                request.timings_per_token || request.return_tokens || request.echo);
   EXPECT_TRUE(request.cache_prompt);
-  EXPECT_EQ(request.sequence, std::nullopt);
   EXPECT_EQ(request.logprobs, std::nullopt);
   EXPECT_EQ(request.predict_ms_max, std::nullopt);
 }
@@ -41,7 +40,7 @@ TEST(CommonFields, each_field_arrives) {
   const GenerateRequest request = taken_with(R"(
       "model": "m", "user": "u", "n": 3, "stream": true, "stream_options": {"include_usage": true},
       "return_progress": true, "timings_per_token": true, "return_tokens": true,
-      "cache_prompt": false, "id_slot": 2, "t_max_predict_ms": 500,
+      "cache_prompt": false, "t_max_predict_ms": 500,
       "response_fields": ["content", "timings/prompt_ms"], "grammar": "root ::= \"a\"")");
   EXPECT_EQ(request.model, "m");
   EXPECT_EQ(request.user, "u");
@@ -49,7 +48,6 @@ TEST(CommonFields, each_field_arrives) {
   EXPECT_TRUE(request.stream && request.include_usage && request.return_progress &&
               request.timings_per_token && request.return_tokens);
   EXPECT_FALSE(request.cache_prompt);
-  EXPECT_EQ(request.sequence, 2U);
   EXPECT_EQ(request.predict_ms_max, 500);
   EXPECT_EQ(request.response_fields, (std::vector<std::string>{"content", "timings/prompt_ms"}));
   EXPECT_EQ(request.grammar, "root ::= \"a\"");
@@ -72,7 +70,7 @@ TEST(CommonFields, pings_come_as_often_as_asked_for_or_never) {
 }
 
 TEST(CommonFields, fields_of_nobody_are_tolerated) {
-  taken_with(R"("store": true, "service_tier": {"a": 1}, "x": [[]], "metadata": 5,
+  taken_with(R"("store": true, "service_tier": {"a": 1}, "id_slot": 2, "x": [[]], "metadata": 5,
                 "speculative.n_max": 3, "backend_sampling": true, "lora": [], "n_indent": 0)");
 }
 
@@ -142,7 +140,6 @@ TEST(CommonFields, wrong_types_are_named_with_their_path) {
   EXPECT_EQ(refused_with(R"("stream_options": {"include_usage": 1})").param,
             "stream_options.include_usage");
   EXPECT_EQ(refused_with(R"("model": 1)").param, "model");
-  EXPECT_EQ(refused_with(R"("id_slot": "a")").param, "id_slot");
 }
 
 TEST(ParseRequest, a_body_that_is_no_object_is_invalid_json) {

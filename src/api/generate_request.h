@@ -79,7 +79,6 @@ struct GenerateRequest {
   std::int32_t priority = 0;  // "service_tier": flex -1, priority 1; the higher goes first
 
   bool cache_prompt = true;
-  std::optional<std::uint32_t> sequence;  // "id_slot": which KV cache sequence is preferred
 
   bool stream = false;
   bool include_usage = false;
