@@ -6,13 +6,13 @@
 #   tools/page.sh have                     was it made of these sources already? (exit code)
 #   tools/page.sh licenses FOLDER          copies those of what is in the page
 #   tools/page.sh test                     the tests of its parts
-#   tools/page.sh browser SALVAGE MODEL... it in a real browser, against a real program
+#   tools/page.sh browser SALVAGE MODEL    it in a real browser, against a real program
 #
 # Packages are fetched with npm once and kept in the cache folder, as is the page that was made of the
 # same sources, and a Node.js (third_party/node.pin) where the machine's own is too old. web/ itself is
 # only read.
 #
-# Environment: SALVAGE_CACHE (cache folder).
+# Environment: SALVAGE_CACHE (cache folder), SALVAGE_SHOTS (a folder: browser leaves pictures there).
 set -euo pipefail
 # shellcheck source=tools/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -233,7 +233,11 @@ case "${1:-}" in
   test) run_tests ;;
   browser)
     [ "$#" -ge 3 ] || usage
-    SALVAGE_BINARY=$2 SALVAGE_MODEL=$3 run_browser
+    export SALVAGE_BINARY SALVAGE_MODEL SALVAGE_SHOTS
+    SALVAGE_BINARY=$(realpath "$2")
+    SALVAGE_MODEL=$(realpath "$3")
+    SALVAGE_SHOTS=${SALVAGE_SHOTS:+$(realpath "$SALVAGE_SHOTS")}
+    run_browser
     ;;
   *) usage ;;
 esac
