@@ -5,6 +5,8 @@
 // SALVAGE_BINARY, SALVAGE_MODEL: the program and the model. SALVAGE_SHOTS: a folder for screenshots.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { after, before, test as anyTest } from 'node:test';
 
@@ -18,6 +20,9 @@ const FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-ru
 const ANSWER_MS = 60_000;
 const STORY = 'Tell me a very long story about a lighthouse.';
 const CONTEXT = 192; // a small model may ramble until it is full
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const ALL_FORMS =
+  '# Title\n\n**bold** `code` [link](https://x.example)\n\n| a |\n|---|\n| b |\n\n```js\nx\n```\n\n- [x] done\n- [ ] open\n';
 const ATTACK =
   'Hi <img src=x onerror="document.title=\'owned\'"> <script>document.title="owned"</script> ' +
   '[click](javascript:document.title="owned") ![p](http://elsewhere.example/p.png)\n\n' +
@@ -314,6 +319,32 @@ test('a key is asked for, refused, taken, and kept no longer than wished', async
   assert.equal(await page.evaluate(() => sessionStorage.getItem('salvage.key')), 'sk-right');
   await page.reload();
   await page.getByRole('heading', { name: 'No model is loaded' }).waitFor();
+});
+
+test('nothing that axe knows keeps anybody out: contrast, names, order, in both themes', async () => {
+  for (const colorScheme of ['light', 'dark']) {
+    // The checker itself is a script that the page's policy would refuse.
+    const page = await browse({ colorScheme, bypassCSP: true });
+    const check = async (state) => {
+      await page.evaluate(AXE);
+      const { violations } = await page.evaluate(() => globalThis.axe.run());
+      const found = violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join(' ')}`);
+      assert.deepEqual(found, [], `${state}, ${colorScheme}`);
+    };
+    await page.getByTestId('cluster').waitFor();
+    await check('empty');
+    const thought = { choices: [{ index: 0, delta: { reasoning_content: 'hm' } }] };
+    await answerWith(page, frames(thought, delta(ALL_FORMS), { error: { code: 'node_lost', message: 'gone' } }));
+    await ask(page, 'Show everything.');
+    await page.getByRole('alert').waitFor();
+    await check('answer');
+    await page.route('**/v1/models', (route) =>
+      route.fulfill({ status: 401, json: { error: { code: 'missing_api_key', message: 'no key' } } }),
+    );
+    await page.reload();
+    await page.getByRole('dialog').waitFor();
+    await check('dialog');
+  }
 });
 
 test('the keyboard is enough: send, stop, fold, choose', async () => {
