@@ -29,7 +29,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr auto kBound = std::chrono::seconds(15);
+constexpr auto kBound = std::chrono::seconds(40);
 
 bool soon(const std::function<bool()>& condition) {
   const auto until = std::chrono::steady_clock::now() + kBound;
@@ -211,10 +211,10 @@ TEST_F(Api, more_than_may_wait_are_told_when_to_come_back) {
 }
 
 TEST_F(Api, who_reads_nothing_costs_only_itself) {
-  start({.sequence_count = 2, .context = 9000}, 1);
-  const int slow = begin("/v1/completions", prompt(10, 'a', 8000, true));
+  start({.sequence_count = 2, .context = 3000}, 1);
+  const int slow = begin("/v1/completions", prompt(10, 'a', 2500, true));
   // More than the socket holds; the pipeline is done with it all the same, and so is the line.
-  ASSERT_TRUE(soon([&] { return serving_->stats(2).rows == 10 + 7999; }));
+  ASSERT_TRUE(soon([&] { return serving_->stats(2).rows == 10 + 2499; }));
   ASSERT_TRUE(soon([&] { return serving_->running() == 0; }));
   EXPECT_TRUE(ask("/v1/completions", prompt(10, 'b', 3, false)).contains("choices"));
   std::string answer = hear(slow, SIZE_MAX, "data: [DONE]\n\n\r\n0\r\n\r\n");
