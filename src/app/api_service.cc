@@ -106,6 +106,7 @@ std::vector<api::ModelEntry> ApiService::models() {
     api::ModelEntry entry;
     entry.id = model.name;
     entry.bytes = model.bytes;
+    entry.created_s = model.known_since_s;
     entry.trained_context_tokens = model.context_length;
     entry.parameter_count = model.parameter_count;
     entry.vocabulary_size = static_cast<std::uint32_t>(model.vocabulary_size);

@@ -94,6 +94,7 @@ struct ModelInfo {
   ModelId model;
   std::string name;
   std::uint64_t bytes = 0;
+  std::int64_t known_since_s = 0;  // Unix time; 0: not known
   std::uint32_t layer_count = 0;
   std::string architecture;
   std::string quantisation;  // the type of most weights: "q4_K"

@@ -101,6 +101,7 @@ ModelInfo Service::info_of(const model::CatalogueEntry& entry) {
   info.model = entry.id();
   info.name = entry.name;
   info.bytes = entry.bytes();
+  info.known_since_s = parts_.store.known_since_s(info.model).value_or(0);
   if (const auto known = manifest(info.model)) {
     const model::Manifest& facts = **known;
     info.layer_count = facts.layer_count;

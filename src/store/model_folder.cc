@@ -1,6 +1,7 @@
 #include "store/model_folder.h"
 
 #include <charconv>
+#include <chrono>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -106,6 +107,14 @@ Result<ModelFolder> ModelFolder::create(const fs::path& models, const model::Cat
   RETURN_IF_ERROR(write_small_file(path / kSkeleton, skeleton));
   RETURN_IF_ERROR(write_small_file(path / kCatalogue, text));
   return folder;
+}
+
+std::int64_t ModelFolder::made_s() const {
+  std::error_code error;
+  const auto changed = fs::last_write_time(path_ / kCatalogue, error);  // written once
+  if (error) return 0;
+  const auto time = std::chrono::file_clock::to_sys(changed).time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(time).count();
 }
 
 std::optional<std::size_t> ModelFolder::index_of(const PieceDigest& digest) const {

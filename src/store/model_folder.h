@@ -44,6 +44,8 @@ class ModelFolder {
   std::string piece_title(std::size_t index) const;
 
   Result<std::string> read_skeleton() const;
+  // Unix time at which it was made; 0: the disk doesn't say.
+  std::int64_t made_s() const;
   std::filesystem::path vocabulary_path() const { return path_ / "vocabulary.gguf"; }
   std::filesystem::path sources_path() const { return path_ / "sources.json"; }
   std::filesystem::path pieces_path() const { return path_ / "pieces"; }

@@ -186,6 +186,11 @@ Result<model::CatalogueEntry> PieceStore::entry(const ModelId& id) const {
   return model->folder.entry();
 }
 
+Result<std::int64_t> PieceStore::known_since_s(const ModelId& id) const {
+  ASSIGN_OR_RETURN(const auto model, state_->find(id));
+  return model->folder.made_s();
+}
+
 Result<std::string> PieceStore::skeleton(const ModelId& id) const {
   ASSIGN_OR_RETURN(const auto model, state_->find(id));
   return model->folder.read_skeleton();

@@ -151,6 +151,8 @@ class PieceStore {
   std::vector<model::CatalogueEntry> models() const;
   Result<model::CatalogueEntry> entry(const ModelId& model) const;
   Result<std::string> skeleton(const ModelId& model) const;
+  // Unix time at which the store came to know it.
+  Result<std::int64_t> known_since_s(const ModelId& model) const;
   // Metadata and tensor list; reading tensor data fails. Owners: the store and the callers.
   Result<std::shared_ptr<const model::Gguf>> metadata(const ModelId& model) const;
   // Does not wait for what is being made of it; that fails then.

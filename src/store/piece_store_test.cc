@@ -249,8 +249,13 @@ TEST_F(Store, knows_its_models_again_after_a_restart) {
   fetch({1, 3});
   source_.reset();
   source_ = open_store(root_ / "source");
+  const auto known_since = node_->known_since_s(id_);
   reopen();
   EXPECT_EQ(source_->inventory(id_).size(), 7U);
+  ASSERT_TRUE(known_since);
+  EXPECT_GT(*known_since, 1'700'000'000);
+  EXPECT_EQ(*node_->known_since_s(id_), *known_since) << "a restart makes no model new";
+  EXPECT_FALSE(node_->known_since_s(ModelId{std::string(64, '0')}));
   EXPECT_THAT(missing({1, 3}), IsEmpty());
   ASSERT_EQ(node_->models().size(), 1U);
   EXPECT_EQ(node_->models()[0], *source_->entry(id_));
