@@ -43,6 +43,11 @@ inline TimePoint deadline_after(TimePoint now, Duration wait) {
   return wait >= kNoDeadline - now ? kNoDeadline : now + wait;
 }
 
+// A moment as a number, for atomics. Never 0, which stands for "none" there.
+inline std::int64_t clock_us(TimePoint now) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()).count() + 1;
+}
+
 inline std::int64_t microseconds_between(TimePoint begin, TimePoint end) {
   return std::chrono::duration_cast<std::chrono::microseconds>(end - begin).count();
 }

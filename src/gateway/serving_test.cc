@@ -265,6 +265,21 @@ TEST_F(Serving, silence_is_pinged_as_often_as_the_client_wants) {
   EXPECT_EQ(text.find(": ping"), text.rfind(": ping")) << "the first bytes alone";
 }
 
+TEST_F(Serving, a_stage_is_busy_while_a_step_takes_long) {
+  serving_.gate().hold();
+  Asking asking = streamed("long");
+  asking.body().wait_for("prefill");
+  const TimePoint until = clock_.now() + kHandlerWait;
+  while (serving_.stats(0).busy_us == 0 && clock_.now() < until) std::this_thread::yield();
+  const wire::Stats held = serving_.stats(0);
+  EXPECT_EQ(held.steps, 0U) << "none is done";
+  EXPECT_GT(held.busy_us, 0U);
+  EXPECT_GE(serving_.stats(0).busy_us, held.busy_us);
+  serving_.gate().open();
+  asking.body().wait_for("[DONE]");
+  EXPECT_GE(serving_.stats(0).busy_us, held.busy_us) << "never less";
+}
+
 // --- the server about itself ---
 
 TEST_F(Serving, health_is_that_of_somebody_who_can_answer) {

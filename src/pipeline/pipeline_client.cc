@@ -10,11 +10,6 @@
 namespace salvage::pipeline {
 namespace {
 
-// Never 0, which stands for "not".
-std::int64_t clock_us(TimePoint now) {
-  return std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()).count() + 1;
-}
-
 double seconds_between(TimePoint begin, TimePoint end) {
   return std::chrono::duration<double>(end - begin).count();
 }

@@ -1,5 +1,6 @@
 #include "pipeline/stage_server.h"
 
+#include <algorithm>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -160,6 +161,7 @@ Error StageServer::compute_loop() {
 
 Result<void> StageServer::compute_one(Job& job) {
   const TimePoint begin = clock_.now();
+  counters_.computing_since_us = clock_us(begin);
   wire::MicroBatch& batch = job.batch;
   to_engine(batch.ops, job.ops);
   RETURN_IF_ERROR(engine_.apply(job.ops));
@@ -176,6 +178,7 @@ Result<void> StageServer::compute_one(Job& job) {
   counters_.rows += batch.row_count();
   counters_.queue_us += static_cast<std::uint64_t>(microseconds_between(job.received, begin));
   if (engine_.facts().gives_logits) RETURN_IF_ERROR(make_result(job));
+  counters_.computing_since_us = 0;
   counters_.busy_us += static_cast<std::uint64_t>(microseconds_between(begin, clock_.now()));
   return {};
 }
@@ -257,6 +260,21 @@ void StageServer::credit_loop() {
   }
 }
 
+// With the step that is being computed: one may take longer than what "busy" is asked about.
+std::uint64_t StageServer::busy_us(bool reset) {
+  if (reset) {
+    counters_.busy_told_us = 0;
+    return counters_.busy_us.exchange(0);
+  }
+  std::uint64_t busy = counters_.busy_us;
+  const std::int64_t since = counters_.computing_since_us;
+  const std::int64_t now = clock_us(clock_.now());
+  if (since != 0 && now > since) busy += static_cast<std::uint64_t>(now - since);
+  busy = std::max(busy, counters_.busy_told_us.load());
+  counters_.busy_told_us = busy;
+  return busy;
+}
+
 wire::Stats StageServer::stats(bool reset) {
   const auto take = [reset](std::atomic<std::uint64_t>& counter) {
     return reset ? counter.exchange(0) : counter.load();
@@ -265,7 +283,7 @@ wire::Stats StageServer::stats(bool reset) {
   stats.stage_index = options_.stage.value;
   stats.steps = take(counters_.steps);
   stats.rows = take(counters_.rows);
-  stats.busy_us = take(counters_.busy_us);
+  stats.busy_us = busy_us(reset);
   stats.idle_us = take(counters_.idle_us);
   stats.queue_us = take(counters_.queue_us);
   stats.bytes_in = upstream_.bytes().in;
