@@ -77,6 +77,7 @@ std::set<std::string> composed_keys() {
       {"stagestate.", {"fetching", "fetched", "starting", "started", "loading", "loaded"}},
       {"link.", {"wired", "wifi", "other", "virtual", "loopback"}},
       {"role.", {"coordinator", "node"}},
+      {"topstate.", {"done", "failed", "cancelled"}},
   };
   for (const auto& [beginning, names] : kinds) {
     for (const char* name : names) keys.insert(std::string(beginning) + name);
