@@ -25,7 +25,8 @@ endfunction()
 
 # Labels say how much a test needs (docs/testing.md). Each has a target tests_<label>, so that a
 # sanitizer build compiles only what it will run.
-set(SALVAGE_TEST_LABELS unit golden transport engine pipeline conformance e2e load net)
+set(SALVAGE_TEST_LABELS unit golden transport engine pipeline conformance e2e load net
+  clients)
 foreach(label ${SALVAGE_TEST_LABELS})
   add_custom_target(tests_${label})
 endforeach()

@@ -4,8 +4,8 @@
 #   tools/run_tests.sh            all stages, in the order below (this is `make test`)
 #   tools/run_tests.sh STAGE...   these only
 #
-# Stages: packages llama models style dev asan tsan clang conformance e2e web load fuzz net docs, and
-# by name only: dist
+# Stages: packages llama models style dev asan tsan clang conformance e2e clients web load fuzz net
+# docs, and by name only: dist
 #
 # Environment: FUZZ_SECONDS (a fuzzer's share of the smoke run, default 10), SALVAGE_CACHE,
 # SALVAGE_NO_NET=1 (leave out the stages net and dist where no namespaces can be made).
@@ -14,7 +14,8 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$repo_dir"
 
-all_stages=(packages llama models style dev asan tsan clang conformance e2e web load fuzz net docs)
+all_stages=(packages llama models style dev asan tsan clang conformance e2e clients web load fuzz net
+  docs)
 
 # run_labels PRESET LABEL...: ctest for these labels, as many at once as there are cores, or as `slots`
 # says. A label without a single test is a failure: a suite that was lost from the build must not look
@@ -68,7 +69,7 @@ stage_style() {
 
 # Every test belongs to a stage: one with an unknown label would be built and never run.
 check_labels() {
-  local known='^(unit|golden|transport|engine|pipeline|conformance|e2e|load|net)$'
+  local known='^(unit|golden|transport|engine|pipeline|conformance|e2e|load|net|clients)$'
   ctest --test-dir build/dev -N -LE "$known" | grep -q '^Total Tests: 0$' ||
     die "these tests have no label that a stage runs: $(ctest --test-dir build/dev -N -LE "$known")"
 }
@@ -116,6 +117,17 @@ stage_web() {
 stage_load() {
   tools/build.sh dev salvage random_model
   SALVAGE_MODEL_SMOLLM2=$(tools/model.sh smollm2) slots=1 run_labels dev load
+}
+
+# The official clients, and llama-server as the measure: both from outside, neither in the tree.
+stage_clients() {
+  local clients server
+  clients=$(tools/clients.sh)
+  server=$(tools/llama.sh server)
+  tools/build.sh dev all
+  SALVAGE_CLIENTS=$clients SALVAGE_LLAMA_SERVER=$server SALVAGE_MODEL_SMOLLM2=$(tools/model.sh smollm2) \
+    SALVAGE_MODEL_QWEN=$(tools/model.sh qwen) run_labels dev clients
+  grep -hE '^differential: ' build/dev/clients-*.txt
 }
 
 stage_fuzz() {

@@ -351,6 +351,10 @@ class PipelineAnswer final : public GeneratedAnswer {
     }
     choice.finished = true;
     api::Finished finished{.choice = index, .reason = stop_reason(ended.reason)};
+    // The limit is never beyond the context's end, so reaching that looks like reaching a limit.
+    if (ended.reason == pipeline::FinishReason::kLength && fills_context(index, choice)) {
+      finished.reason = api::StopReason::kContextFull;
+    }
     if (choice.out_of_time) finished.reason = api::StopReason::kTimeLimit;
     if (choice.text.stopped()) {
       finished.reason = api::StopReason::kStopText;
@@ -369,6 +373,11 @@ class PipelineAnswer final : public GeneratedAnswer {
                         .answer_tokens = choice.answer_tokens,
                         .answer_ms = stats.decode_seconds * 1000};
     return finished;
+  }
+
+  bool fills_context(std::uint32_t index, const Choice& choice) const {
+    return prompt_of(index).tokens.size() + choice.answer_tokens >=
+           model_.pipeline->limits().context_per_sequence;
   }
 
   const api::GenerateRequest wish_;
