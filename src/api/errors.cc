@@ -48,6 +48,8 @@ constexpr ErrorFacts kErrorFacts[] = {
      Retry::kNever, 0, "The key may not be used from this address."},
     {ErrorKind::kScopeMissing, "scope_missing", 403, kPermission, kPermission, kPermission, 403,
      Retry::kNever, 0, "The key may not do this."},
+    {ErrorKind::kForeignOrigin, "foreign_origin", 403, kPermission, kPermission, kPermission, 403,
+     Retry::kNever, 0, "A web page of another server asks one that wants no key."},
     {ErrorKind::kModelNotFound, "model_not_found", 404, kInvalid, kNotFoundType, kNotFoundType, 404,
      Retry::kNever, 0, "No model of this name is served; the message lists those that are."},
     {ErrorKind::kRequestNotFound, "request_not_found", 404, kInvalid, kNotFoundType, kNotFoundType,

@@ -32,6 +32,7 @@ enum class ErrorKind {
   kModelNotAllowed,
   kIpNotAllowed,
   kScopeMissing,
+  kForeignOrigin,
   kModelNotFound,
   kRequestNotFound,
   kUnknownUrl,

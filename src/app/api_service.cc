@@ -85,6 +85,7 @@ Result<std::unique_ptr<ApiService>> ApiService::start(const ApiOptions& options,
     api.key_digests.push_back(gateway::ApiKeys::digest_of(key));
   }
   api.keys_required = service->keys_required_;
+  api.this_machine_only = is_loopback(*ip);
   api.fingerprint = fmt::format("salvage-{}-llama.cpp-{}", kVersion, kLlamaPin);
   api.wall_ms = wall_ms;
   gateway::HttpServiceOptions http;

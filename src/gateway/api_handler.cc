@@ -13,6 +13,7 @@
 #include "api/server_bodies.h"
 #include "base/random.h"
 #include "gateway/prompt_tokens.h"
+#include "gateway/web_origin.h"
 
 namespace salvage::gateway {
 namespace {
@@ -112,10 +113,22 @@ std::optional<HttpReply> ApiHandler::refuse(const HttpRequest& head) {
   if (!call.route.match) {
     reply = call.error(call.route.match.error());
   } else if (!call.route.match->is_public) {
-    reply = refuse_key(call);
+    reply = refuse_stranger(call);
+    if (!reply) reply = refuse_key(call);
   }
   if (reply) ledger_.count_reply(call.endpoint(), reply->status);
   return reply;
+}
+
+// Where a key is asked for, a strange page has none to send.
+std::optional<HttpReply> ApiHandler::refuse_stranger(const Call& call) const {
+  if (keys_.required()) return std::nullopt;
+  const bool is_strange = has_foreign_origin(call.request) ||
+                          (options_.this_machine_only && has_foreign_host(call.request));
+  if (!is_strange) return std::nullopt;
+  return call.error({.kind = api::ErrorKind::kForeignOrigin,
+                     .message = "This comes from a web page of another server, or asks for another "
+                                "server's name; start `salvage up` with --api-key to allow it."});
 }
 
 std::optional<HttpReply> ApiHandler::refuse_key(const Call& call) const {

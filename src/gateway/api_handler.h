@@ -33,6 +33,7 @@ namespace salvage::gateway {
 struct ApiOptions {
   std::vector<std::string> key_digests;
   bool keys_required = false;
+  bool this_machine_only = true;  // it listens on loopback
   std::size_t answers_max = 256;  // under way and waiting, on all models together
   Duration ping_time = std::chrono::seconds(10);
   std::string fingerprint;                // of the engine's build
@@ -52,6 +53,7 @@ class ApiHandler final : public HttpHandler {
  private:
   struct Call;  // one request, its id, and how its errors are dressed
 
+  std::optional<HttpReply> refuse_stranger(const Call& call) const;
   std::optional<HttpReply> refuse_key(const Call& call) const;
   HttpReply dispatch(const Call& call, const api::RouteMatch& match, const StopToken& gone);
   HttpReply page(const Call& call, const api::RouteMatch& match);

@@ -355,6 +355,22 @@ TEST_F(Serving, without_keys_only_this_machine_sees_what_others_ask) {
   }
 }
 
+TEST_F(Serving, a_strange_web_page_is_refused_where_no_key_is_asked_for) {
+  HttpRequest request = request_of("POST", "/v1/chat/completions", kAsk);
+  request.headers = {{"Host", "127.0.0.1:8765"}, {"Origin", "https://example.org"}};
+  const auto refused = handler_->refuse(request);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->status, 403);
+  EXPECT_EQ(error_code(*refused), "foreign_origin");
+  request.headers = {{"Host", "rebound.example.org:8765"}};
+  EXPECT_TRUE(handler_->refuse(request));
+  request.headers = {{"Host", "127.0.0.1:8765"}, {"Origin", "http://127.0.0.1:8765"}};
+  EXPECT_FALSE(handler_->refuse(request));
+  make_handler({.this_machine_only = false});
+  request.headers = {{"Host", "models.example.org"}};
+  EXPECT_FALSE(handler_->refuse(request)) << "on a network, names are the owner's business";
+}
+
 TEST_F(Serving, a_key_is_asked_for_before_the_body_is_read_and_named_by_its_digest) {
   make_handler({.key_digests = {ApiKeys::digest_of("secret")}, .keys_required = true});
   HttpRequest request = request_of("POST", "/v1/chat/completions", kAsk);
