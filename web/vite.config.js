@@ -3,6 +3,8 @@ import { defineConfig } from 'vite';
 
 // SALVAGE_URL: the server that the page under development talks to (docs/HACKING.md).
 const server = process.env.SALVAGE_URL ?? 'http://127.0.0.1:8765';
+// To it the page is its own: others it refuses (src/gateway/web_origin.h).
+const upstream = { target: server, changeOrigin: true, headers: { origin: server } };
 
 export default defineConfig({
   base: './',
@@ -16,6 +18,6 @@ export default defineConfig({
     assetsInlineLimit: 0,
     rollupOptions: { output: { entryFileNames: 'assets/[name]-[hash].js', assetFileNames: 'assets/[name]-[hash][extname]' } },
   },
-  server: { proxy: { '/v1': server, '/health': server } },
+  server: { proxy: { '/v1': upstream, '/health': upstream } },
   test: { include: ['src/**/*.test.js'] },
 });
