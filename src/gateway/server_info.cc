@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "api/server_bodies.h"
+#include "engine/chat.h"
 #include "gateway/glance_json.h"
 #include "gateway/metrics_text.h"
 #include "gateway/sampling_options.h"
