@@ -96,22 +96,22 @@ Json stages_json(Session& session, const std::vector<wire::Stats>& stats) {
   Json stages = Json::array();
   for (std::size_t i = 0; i < session.pipeline().stages().size(); ++i) {
     const agent::LoadedStage& stage = session.pipeline().stages()[i];
-    stages.push_back({{"index", i},
-                      {"layers", {stage.facts.layers.begin, stage.facts.layers.end}},
-                      {"weights_bytes", stage.facts.memory.weights_bytes},
-                      {"kv_bytes", stage.facts.memory.kv_cache_bytes},
-                      {"compute_bytes", stage.facts.memory.compute_bytes},
-                      {"checkpoint_bytes",
-                       stage.facts.checkpoint_count * stage.facts.checkpoint_bytes},
-                      {"rss_bytes", stats[i].rss_bytes},
-                      {"peak_rss_bytes", stats[i].rss_peak_bytes},
-                      {"steps", stats[i].steps},
-                      {"rows", stats[i].rows},
-                      {"busy_us", stats[i].busy_us},
-                      {"exact", stage.check.exact},
-                      {"condition", stage.check.condition},
-                      {"kernels", stage.facts.kernel_fingerprint},
-                      {"pid", stage.pid}});
+    stages.push_back(
+        {{"index", i},
+         {"layers", {stage.facts.layers.begin, stage.facts.layers.end}},
+         {"weights_bytes", stage.facts.memory.weights_bytes},
+         {"kv_bytes", stage.facts.memory.kv_cache_bytes},
+         {"compute_bytes", stage.facts.memory.compute_bytes},
+         {"checkpoint_bytes", stage.facts.checkpoint_count * stage.facts.checkpoint_bytes},
+         {"rss_bytes", stats[i].rss_bytes},
+         {"peak_rss_bytes", stats[i].rss_peak_bytes},
+         {"steps", stats[i].steps},
+         {"rows", stats[i].rows},
+         {"busy_us", stats[i].busy_us},
+         {"exact", stage.check.exact},
+         {"condition", stage.check.condition},
+         {"kernels", stage.facts.kernel_fingerprint},
+         {"pid", stage.pid}});
   }
   return stages;
 }

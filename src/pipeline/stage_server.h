@@ -100,7 +100,7 @@ class StageServer {
   struct Counters {
     std::atomic<std::uint64_t> steps{0};
     std::atomic<std::uint64_t> rows{0};
-    std::atomic<std::uint64_t> busy_us{0};  // of steps that are done
+    std::atomic<std::uint64_t> busy_us{0};            // of steps that are done
     std::atomic<std::int64_t> computing_since_us{0};  // on the clock; 0: no step is being computed
     std::atomic<std::uint64_t> busy_told_us{0};       // never less the next time
     std::atomic<std::uint64_t> idle_us{0};
