@@ -2,6 +2,8 @@
 
 #include "gateway/admission.h"
 
+#include <memory>
+
 #include <gtest/gtest.h>
 
 namespace salvage::gateway {
@@ -31,6 +33,14 @@ TEST(Admission, a_ticket_that_was_moved_counts_once) {
     EXPECT_EQ(admission.live(), 1U);
   }
   EXPECT_EQ(admission.live(), 0U);
+}
+
+TEST(Admission, a_ticket_may_outlive_it) {
+  auto admission = std::make_unique<Admission>(1);
+  auto ticket = admission->enter(1);
+  admission.reset();
+  ticket.reset();
+  EXPECT_FALSE(ticket);
 }
 
 }  // namespace
