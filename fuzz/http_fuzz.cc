@@ -100,8 +100,10 @@ ClientListener& server() {
   static ClientListener* const listener = [] {
     auto* serving = new sim::FakeServing({.stage_count = 1, .context = 32});
     gateway::ApiOptions options;
-    options.wall_seconds = [] { return std::int64_t{1}; };
-    auto* handler = new gateway::ApiHandler(std::move(options), *serving, serving->clock());
+    options.wall_ms = [] { return std::int64_t{1000}; };
+    auto* ledger = new gateway::RequestLedger;
+    auto* handler =
+        new gateway::ApiHandler(std::move(options), *serving, *ledger, serving->clock());
     gateway::HttpServiceOptions http;
     auto mine = std::make_unique<ClientListener>();
     ClientListener* const raw = mine.get();

@@ -1,6 +1,7 @@
 #include "app/top_view.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <sstream>
 #include <utility>
@@ -38,7 +39,8 @@ std::string top_share(const TopJson& json, const char* key) {
 std::string busy_cell(const TopJson& json) {
   if (!json.contains("busy")) return "-";
   const double busy = std::clamp(json.at("busy").get<double>(), 0.0, 1.0);
-  const auto full = static_cast<std::size_t>(busy * static_cast<double>(kBusyBarColumns) + 0.5);
+  const auto full =
+      static_cast<std::size_t>(std::lround(busy * static_cast<double>(kBusyBarColumns)));
   return fmt::format("[{}{}] {:3.0f}%", std::string(full, '#'),
                      std::string(kBusyBarColumns - full, '.'), busy * 100);
 }

@@ -312,7 +312,7 @@ class HttpServiceOverStreams final : public HttpService {
     const auto with_body = [this](const httplib::Request& request, httplib::Response& response,
                                   const httplib::ContentReader& reader) {
       HttpRequest mine = head_of(request);
-      if (read_body(reader, mine, response)) handle(std::move(mine), response);
+      if (read_body(reader, mine, response)) handle(mine, response);
     };
     http_.Get("/.*", without_body);
     http_.Options("/.*", without_body);
@@ -387,7 +387,7 @@ class HttpServiceOverStreams final : public HttpService {
     return head;
   }
 
-  void handle(HttpRequest request, httplib::Response& response) {
+  void handle(const HttpRequest& request, httplib::Response& response) {
     Live& live = *current();
     {
       MutexLock lock(mutex_);
