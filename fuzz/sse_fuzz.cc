@@ -39,6 +39,8 @@ class Bytes final : public engine::Vocabulary {
     return std::string(1, static_cast<char>(token));
   }
   bool ends_generation(TokenId /*token*/) const override { return false; }
+  std::optional<TokenId> begin_token() const override { return {}; }
+  std::optional<TokenId> end_token() const override { return {}; }
 };
 
 enum class Part { kText, kReasoning, kArguments };
