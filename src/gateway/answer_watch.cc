@@ -3,6 +3,9 @@
 #include <cmath>
 #include <variant>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "base/log.h"
 
 namespace salvage::gateway {
@@ -12,12 +15,6 @@ constexpr Logger kLog("gateway");
 
 std::int64_t whole_ms(double ms) {
   return static_cast<std::int64_t>(std::llround(ms));
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
-  return text;
 }
 
 }  // namespace
@@ -38,7 +35,7 @@ void log_request(const RequestRecord& record) {
                          {"prompt_tokens", facts.prompt_tokens},
                          {"cached_tokens", record.cached_tokens},
                          {"answer_tokens", record.answer_tokens},
-                         {"stages", joined(facts.machines)},
+                         {"stages", fmt::format("{}", fmt::join(facts.machines, ","))},
                          {"who", facts.who}});
 }
 

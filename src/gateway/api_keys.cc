@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/ascii.h"
 #include "base/ip_address.h"
 #include "base/sha256.h"
 
@@ -35,9 +36,7 @@ std::string_view trimmed(std::string_view text) {
 
 std::string key_of(const HttpRequest& request) {
   const std::string_view authorization = trimmed(request.header("authorization"));
-  const auto same = [](char wanted, unsigned char got) { return wanted == std::tolower(got); };
-  if (authorization.size() > kBearer.size() &&
-      std::equal(kBearer.begin(), kBearer.end(), authorization.begin(), same)) {
+  if (authorization.size() > kBearer.size() && starts_with_ignoring_case(authorization, kBearer)) {
     return std::string(trimmed(authorization.substr(kBearer.size())));
   }
   for (const char* const name : {"x-api-key", "api-key"}) {

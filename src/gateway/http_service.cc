@@ -1,7 +1,6 @@
 #include "gateway/http_service.h"
 
 #include <algorithm>
-#include <cctype>
 #include <list>
 #include <system_error>
 #include <thread>
@@ -9,6 +8,7 @@
 #include <cpp-httplib/httplib.h>
 #include <fmt/format.h>
 
+#include "base/ascii.h"
 #include "base/heap.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -34,13 +34,6 @@ constexpr std::size_t kSmallBody = std::size_t{64} << 10;
 constexpr std::size_t kLargeBody = std::size_t{1} << 20;
 // In the header Keep-Alive: requests on one connection aren't counted.
 constexpr std::size_t kRequestsShown = 100'000;
-
-bool same_name(std::string_view a, std::string_view b) {
-  const auto same = [](unsigned char x, unsigned char y) {
-    return std::tolower(x) == std::tolower(y);
-  };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
-}
 
 // httplib's parsing and writing of HTTP, with listening and waiting left to us.
 class ServiceHttp : public httplib::Server {
@@ -445,7 +438,7 @@ class HttpServiceOverStreams final : public HttpService {
 
 std::string_view HttpRequest::header(std::string_view name) const {
   for (const auto& [key, value] : headers) {
-    if (same_name(key, name)) return value;
+    if (same_ignoring_case(key, name)) return value;
   }
   return {};
 }

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/ascii.h"
+
 namespace salvage::gateway {
 namespace {
 
@@ -37,12 +39,6 @@ std::string_view next_part(std::string_view& rest, char separator) {
   return part;
 }
 
-bool is_same_word(std::string_view a, std::string_view b) {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [lower](char x, char y) { return lower(x) == lower(y); });
-}
-
 // "q=0", "q=0.0": by HTTP a refusal. What isn't a number refuses nothing.
 bool is_refusal(std::string_view parameter) {
   if (!parameter.starts_with("q=") && !parameter.starts_with("Q=")) return false;
@@ -56,7 +52,7 @@ bool is_refusal(std::string_view parameter) {
 bool names(std::string_view list, std::string_view value) {
   while (!list.empty()) {
     std::string_view item = next_part(list, ',');
-    const bool is_meant = is_same_word(next_part(item, ';'), value);
+    const bool is_meant = same_ignoring_case(next_part(item, ';'), value);
     bool is_refused = false;
     while (!item.empty()) is_refused = is_refusal(next_part(item, ';')) || is_refused;
     if (is_meant) return !is_refused;

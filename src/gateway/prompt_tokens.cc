@@ -125,13 +125,23 @@ std::string prompt_text_of(const api::Prompt& prompt, const engine::Vocabulary& 
   return text;
 }
 
-api::Parsed<PreparedPrompt> prepare_text(const api::Prompt& prompt, const ReadyModel& model) {
+// How many tokens the tokenizer puts before the client's own: one or none.
+api::Parsed<std::uint32_t> count_in_front(const api::Prompt& prompt,
+                                          const std::vector<TokenId>& tokens,
+                                          const ReadyModel& model) {
+  ASSIGN_OR_RETURN(const std::vector<TokenId> own, tokens_of(prompt, false, true, model));
+  const bool has_front =
+      tokens.size() > own.size() && std::equal(own.begin(), own.end(), tokens.begin() + 1);
+  return has_front ? 1 : 0;
+}
+
+api::Parsed<PreparedPrompt> prepare_text(const api::GenerateRequest& request,
+                                         const api::Prompt& prompt, const ReadyModel& model) {
   PreparedPrompt prepared;
   ASSIGN_OR_RETURN(prepared.tokens, tokens_of(prompt, true, true, model));
-  ASSIGN_OR_RETURN(const std::vector<TokenId> own, tokens_of(prompt, false, true, model));
-  const bool has_front = prepared.tokens.size() > own.size() &&
-                         std::equal(own.begin(), own.end(), prepared.tokens.begin() + 1);
-  prepared.put_in_front = has_front ? 1 : 0;
+  if (request.echo && request.logprobs) {
+    ASSIGN_OR_RETURN(prepared.put_in_front, count_in_front(prompt, prepared.tokens, model));
+  }
   prepared.text = prompt_text_of(prompt, *model.pipeline->text().vocabulary);
   return prepared;
 }
@@ -196,7 +206,7 @@ api::Parsed<std::vector<PreparedPrompt>> prepare_prompts(const api::GenerateRequ
     prompts.push_back(std::move(prompt));
   }
   for (const api::Prompt& one : request.prompts) {
-    ASSIGN_OR_RETURN(PreparedPrompt prompt, prepare_text(one, model));
+    ASSIGN_OR_RETURN(PreparedPrompt prompt, prepare_text(request, one, model));
     ASSIGN_OR_RETURN(prompt.grammar, plain_grammar(request, model));
     prompts.push_back(std::move(prompt));
   }

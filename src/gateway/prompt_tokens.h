@@ -19,10 +19,12 @@ namespace salvage::gateway {
 
 struct PreparedPrompt {
   std::vector<TokenId> tokens;
-  std::string text;                // what was tokenised, and what was given as tokens
-  std::uint32_t put_in_front = 0;  // tokens that the tokenizer added before the client's own
-  std::uint32_t turn = 0;          // tokens before the answer's turn; 0: not known
-  std::vector<std::string> stop;   // the client's, and the template's own
+  std::string text;  // what was tokenised, and what was given as tokens
+  // Tokens that the tokenizer added before the client's own; told where the prompt is repeated with
+  // its logprobs, which alone needs it.
+  std::uint32_t put_in_front = 0;
+  std::uint32_t turn = 0;         // tokens before the answer's turn; 0: not known
+  std::vector<std::string> stop;  // the client's, and the template's own
   std::uint32_t answer_tokens_max = 0;
   engine::AnswerGrammar grammar;
   engine::Thinking thinking;

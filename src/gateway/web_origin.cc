@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/ascii.h"
 #include "base/ip_address.h"
 
 namespace salvage::gateway {
@@ -13,14 +14,6 @@ namespace {
 // Never in the public DNS: RFC 6761, 6762, 8375 and ICANN's .internal; .lan is many a router's.
 constexpr std::array<std::string_view, 5> kHomeSuffixes{".localhost", ".local", ".lan",
                                                         ".home.arpa", ".internal"};
-
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](char letter) {
-    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter + ('a' - 'A')) : letter;
-  });
-  return lower;
-}
 
 // "[::1]:8765" -> "::1", "attic:8765" -> "attic".
 std::string_view without_port(std::string_view host) {
@@ -31,17 +24,17 @@ std::string_view without_port(std::string_view host) {
 }  // namespace
 
 bool has_foreign_origin(const HttpRequest& request) {
-  const std::string origin = lower_case(request.header("origin"));
+  const std::string origin = ascii_lower(request.header("origin"));
   if (origin == "null") return true;  // a page in a sandbox, or from a file
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (!origin.starts_with(scheme)) continue;
-    return origin.substr(scheme.size()) != lower_case(request.header("host"));
+    return origin.substr(scheme.size()) != ascii_lower(request.header("host"));
   }
   return false;
 }
 
 bool has_foreign_host(const HttpRequest& request) {
-  const std::string host = lower_case(request.header("host"));
+  const std::string host = ascii_lower(request.header("host"));
   std::string_view name = without_port(host);
   if (name.ends_with('.')) name.remove_suffix(1);
   if (name.find('.') == std::string_view::npos || parse_ip_address(name)) return false;

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "base/ascii.h"
+
 namespace salvage::identity {
 namespace {
 
@@ -16,7 +18,7 @@ bool is_separator(char c) {
 
 // -1 for a character that is no digit of ours.
 int value_of(char c) {
-  if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  c = ascii_lower(c);
   if (c == 'i' || c == 'l') return 1;
   if (c == 'o') return 0;
   const std::size_t at = kAlphabet.find(c);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/ascii.h"
 #include "base/ip_address.h"
 #include "base/random.h"
 #include "base/sha256.h"
@@ -132,13 +133,6 @@ Result<JoinCode> decode(std::string_view bytes) {
   }
   if (reader.short_of() || !reader.at_end()) return bad("its length doesn't fit its contents");
   return code;
-}
-
-bool starts_with_ignoring_case(std::string_view text, std::string_view prefix) {
-  return text.size() >= prefix.size() &&
-         std::equal(prefix.begin(), prefix.end(), text.begin(), [](char want, char have) {
-           return want == (have >= 'A' && have <= 'Z' ? static_cast<char>(have - 'A' + 'a') : have);
-         });
 }
 
 }  // namespace
