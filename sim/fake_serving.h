@@ -66,7 +66,9 @@ class FakeServing final : public gateway::ServingBackend {
   // Steps that stage `index` has computed, and rows in them.
   wire::Stats stats(std::size_t index) { return servers_.at(index)->stats(false); }
   std::size_t stage_count() const { return servers_.size(); }
-  std::uint32_t running() const { return pipeline_->running(); }  // answers
+  std::uint32_t running() const { return pipeline_->running(); }  // answers, begun or about to be
+  // Requests that the pipeline has: those with a sequence and those in the line.
+  std::uint32_t asked() const;
   const Clock& clock() const { return clock_; }
 
  private:

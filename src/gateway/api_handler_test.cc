@@ -177,11 +177,11 @@ TEST_P(Gone, before_its_turn_is_never_computed) {
   start({.sequence_count = 1});
   serving_->gate().hold();
   const int first = begin("/v1/completions", prompt(10, 'a', 2, true));
-  ASSERT_TRUE(soon([&] { return serving_->running() == 1; }));
+  ASSERT_TRUE(soon([&] { return serving_->asked() == 1; }));
   const int second = begin("/v1/completions", prompt(100, 'b', 2, GetParam()));
-  ASSERT_TRUE(soon([&] { return serving_->running() == 2; }));
+  ASSERT_TRUE(soon([&] { return serving_->asked() == 2; }));
   clients_.close(second);
-  ASSERT_TRUE(soon([&] { return serving_->running() == 1; }));
+  ASSERT_TRUE(soon([&] { return serving_->asked() == 1; }));
   serving_->gate().open();
   EXPECT_THAT(hear(first, SIZE_MAX, "[DONE]"), HasSubstr("[DONE]"));
   (void)ask("/v1/completions", prompt(30, 'c', 1, false));
@@ -283,7 +283,7 @@ TEST_F(Api, all_sequences_are_free_after_many_have_gone) {
   for (int i = 0; i < 4; ++i) {
     clients.push_back(begin("/v1/completions", prompt(1, static_cast<char>('a' + i), 50, true)));
   }
-  ASSERT_TRUE(soon([&] { return serving_->running() == 4; }));
+  ASSERT_TRUE(soon([&] { return serving_->asked() == 4; }));
   serving_->gate().let(8);
   for (const int client : clients) {
     EXPECT_THAT(hear(client, SIZE_MAX, ": salvage"), HasSubstr(": salvage"))
