@@ -139,7 +139,8 @@ class PipelineAnswer final : public GeneratedAnswer {
     return prompts_[choice / wish_.choices];
   }
 
-  // What goes when the pipeline lets go of a choice.
+  // What goes when the pipeline lets go of a choice, before anybody hears that it has: who asks
+  // again at once finds its place free.
   using Held = std::array<std::shared_ptr<void>, 2>;
 
   Result<void> submit(std::uint32_t index, const Held& held) {
@@ -190,10 +191,15 @@ class PipelineAnswer final : public GeneratedAnswer {
     };
     if (wish_.logprobs) handler.logprobs = [put](const engine::Logprobs& report) { put(report); };
     handler.token = [put](TokenId token) { put(token); };
-    handler.done = [put, held](pipeline::FinishReason reason, const pipeline::RequestStats& stats) {
+    const auto kept = std::make_shared<Held>(held);
+    handler.done = [put, kept](pipeline::FinishReason reason, const pipeline::RequestStats& stats) {
+      *kept = {};
       put(Ended{reason, stats});
     };
-    handler.failed = [put](const Error& error) { put(error); };
+    handler.failed = [put, kept](const Error& error) {
+      *kept = {};
+      put(error);
+    };
     return handler;
   }
 

@@ -78,10 +78,18 @@ class Pairs {
     waiting_.pop_front();
     return std::unique_ptr<ByteStream>(std::make_unique<PairStream>(descriptor));
   }
+  // Who still waits is forgotten.
   void shut() {
     MutexLock lock(mutex_);
     shut_ = true;
+    for (const int descriptor : waiting_) close_socket(descriptor);
+    waiting_.clear();
     changed_.notify_all();
+  }
+  // For another listener.
+  void open() {
+    MutexLock lock(mutex_);
+    shut_ = false;
   }
 
  private:
