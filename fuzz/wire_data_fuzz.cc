@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "wire/micro_batch.h"
+#include "wire/skip.h"
 #include "wire/step_result.h"
 
 using namespace salvage::wire;
@@ -31,12 +32,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static MicroBatch batch, batch_again;
   static StepResult result, result_again;
   static Credit credit, credit_again;
+  static Skip skip, skip_again;
   if (size < 9) return 0;
   const auto bytes = std::as_bytes(std::span(data, size));
   FrameHeader header;
   std::memcpy(&header.data_bytes, data + 1, 8);
   const auto body = bytes.subspan(9);
-  switch (data[0] % 3) {
+  switch (data[0] % 4) {
     case 0:
       check(header, body, batch, batch_again);
       break;
@@ -45,6 +47,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 2:
       check(header, body, credit, credit_again);
+      break;
+    case 3:
+      check(header, body, skip, skip_again);
       break;
   }
   return 0;

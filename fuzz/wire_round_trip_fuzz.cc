@@ -22,11 +22,16 @@ void apply(const Damage& damage, std::vector<std::byte>& bytes) {
 }
 
 template <typename Message>
-void data_round(const Message& message, std::uint64_t data_bytes, const Damage& damage) {
+FrameHeader header_of(const Message& message, std::uint64_t data_bytes) {
   FrameHeader header;
   header.epoch = message.epoch;
   header.step = message.step;
   header.data_bytes = data_bytes;
+  return header;
+}
+
+template <typename Message>
+void data_round(const Message& message, FrameHeader header, const Damage& damage) {
   std::vector<std::byte> body;
   if (!encode(message, body)) std::abort();
   Message back;
@@ -55,13 +60,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::memcpy(&seed, data, 8);
   std::memcpy(&damage.offset, data + 8, 4);
   damage.bits = static_cast<std::byte>(data[12]);
-  const int choice = data[13] % 14;
+  const int choice = data[13] % 15;
   if (choice == 12) {
     const MicroBatch batch = generate_micro_batch(seed);
-    data_round(batch, hidden_bytes(batch.hidden), damage);
+    data_round(batch, header_of(batch, hidden_bytes(batch.hidden)), damage);
   } else if (choice == 13) {
     const StepResult result = generate_step_result(seed);
-    data_round(result, result.data_bytes(), damage);
+    data_round(result, header_of(result, result.data_bytes()), damage);
+  } else if (choice == 14) {
+    data_round(generate_skip(seed), {}, damage);
   }
   int index = 0;
   visit_control_messages([&]<typename Message>(Of<Message>) {

@@ -20,7 +20,7 @@ constexpr std::string_view kToken =
 constexpr std::string_view kPin = "fake";
 constexpr std::string_view kName = "fake-model";
 
-// The first stage's engine behind its gate.
+// A stage's engine behind its gate.
 class GatedEngine final : public engine::StageEngine {
  public:
   GatedEngine(std::unique_ptr<engine::StageEngine> engine, StepGate& gate)
@@ -112,6 +112,7 @@ void FakeServing::make_links() {
 }
 
 coordinator::PipelineOrder FakeServing::order() const {
+  const std::vector<pipeline::StageAbility> abilities(options_.stage_count, {.can_skip = true});
   coordinator::PipelineOrder order;
   order.epoch = kEpoch;
   order.first = {endpoint_of(0)};
@@ -124,7 +125,7 @@ coordinator::PipelineOrder FakeServing::order() const {
                                              .context_per_sequence = options_.context,
                                              .rows_max = options_.rows_max,
                                              .logit_rows_max = options_.rows_max},
-                                            {});
+                                            abilities);
   order.vocabulary_size = kFakeVocabulary;
   order.text = make_fake_text(options_.script);
   order.broken = [](const Error&) {};
@@ -162,7 +163,9 @@ void FakeServing::start_stages() {
   for (std::uint32_t i = 0; i < count; ++i) {
     const LayerRange layers{kLayers * i / count, kLayers * (i + 1) / count};
     auto engine = make_fake_engine({layers, kLayers, 0}, options);
-    if (i == 0) engine = std::make_unique<GatedEngine>(std::move(engine), gate_);
+    if (i == options_.gated_stage) {
+      engine = std::make_unique<GatedEngine>(std::move(engine), gate_);
+    }
     engines_.push_back(std::move(engine));
     servers_.push_back(std::make_unique<pipeline::StageServer>(
         *engines_[i], *upstream_[i], *downstream_[i], clock_,

@@ -30,6 +30,7 @@ struct FakeServingOptions {
   std::uint32_t sequence_count = 4;
   std::uint32_t context = 500;  // tokens of a sequence
   std::uint32_t rows_max = 16;
+  std::uint32_t gated_stage = 0;
   std::optional<std::string> script = {};  // what every answer says (fake_text.h)
 };
 
@@ -61,7 +62,7 @@ class FakeServing final : public gateway::ServingBackend {
   Result<gateway::ReadyModel> ready(const std::string& model) override;
   gateway::ClusterGlance glance() override { return {}; }
 
-  // Before each micro-batch of the first stage.
+  // Before each micro-batch that the gated stage computes.
   StepGate& gate() { return gate_; }
   // Steps that stage `index` has computed, and rows in them.
   wire::Stats stats(std::size_t index) { return servers_.at(index)->stats(false); }
@@ -69,6 +70,10 @@ class FakeServing final : public gateway::ServingBackend {
   std::uint32_t running() const { return pipeline_->running(); }  // answers, begun or about to be
   // Requests that the pipeline has: those with a sequence and those in the line.
   std::uint32_t asked() const;
+  // Tokens that a sequence holds, as far as the pipeline knows.
+  std::uint32_t held_tokens(std::size_t sequence) const {
+    return pipeline_->client().sequences().at(sequence).tokens;
+  }
   const Clock& clock() const { return clock_; }
 
  private:

@@ -86,6 +86,7 @@ wire::StageLoaded to_stage_loaded(const engine::StageFacts& facts) {
   loaded.compute_bytes = facts.memory.compute_bytes;
   loaded.checkpoint_count = facts.checkpoint_count;
   loaded.checkpoint_bytes = facts.checkpoint_bytes;
+  loaded.can_skip = true;  // StageServer does, whatever the engine
   return loaded;
 }
 

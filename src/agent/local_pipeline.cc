@@ -107,7 +107,7 @@ pipeline::SchedulerLimits LocalPipeline::limits_for(const LocalPipelineOptions& 
   std::vector<pipeline::StageAbility> abilities;
   for (const LoadedStage& loaded : stages_) {
     abilities.push_back(
-        {loaded.facts.can_trim, loaded.facts.rows_exact_max, loaded.facts.checkpoint_count});
+        {loaded.facts.can_trim, loaded.facts.rows_exact_max, loaded.facts.checkpoint_count, true});
   }
   pipeline::SchedulerLimits limits =
       pipeline::scheduler_limits({.stage_count = static_cast<std::uint32_t>(options.stages.size()),

@@ -288,8 +288,8 @@ Result<PipelineOrder> Service::pipeline_order(Entry& entry) {
   std::vector<pipeline::StageAbility> abilities;
   for (const auto& [index, stage] : entry.stages) {
     if (!stage.loaded) return fail(ErrorCode::kInternal, "a stage without facts");
-    abilities.push_back(
-        {stage.loaded->can_trim, stage.loaded->rows_exact_max, stage.loaded->checkpoint_count});
+    abilities.push_back({stage.loaded->can_trim, stage.loaded->rows_exact_max,
+                         stage.loaded->checkpoint_count, stage.loaded->can_skip});
   }
   order.limits =
       pipeline::scheduler_limits({.stage_count = static_cast<std::uint32_t>(status.stages.size()),

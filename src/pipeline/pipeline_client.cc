@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "pipeline/convert.h"
 
 namespace salvage::pipeline {
@@ -90,7 +91,7 @@ void PipelineClient::cancel(RequestId id) {
   {
     MutexLock lock(mutex_);
     if (live_.contains(id)) end(id, FinishReason::kCancelled);
-    tell_line();
+    if (!pump()) first_.shutdown();  // The credit thread notices and tells the other requests.
   }
   deliver();
 }
@@ -174,7 +175,7 @@ Result<void> PipelineClient::receive_result(transport::IncomingFrame& frame) {
 Result<void> PipelineClient::take_result() {
   if (observer_) observer_(result_);
   MutexLock lock(mutex_);
-  ASSIGN_OR_RETURN(const StepOutcome outcome, scheduler_.on_result(result_.step));
+  ASSIGN_OR_RETURN(const StepOutcome outcome, scheduler_.on_result(result_.step, result_.skipped));
   ++step_count_;
   if (outcome.progress) take_progress(*outcome.progress);
   for (const ResultRow& row : outcome.rows) {
@@ -255,7 +256,7 @@ void PipelineClient::accept(RequestId id, Live& live, TokenId token) {
 
 // A grammar may come to where no token of the model goes on; the other requests are not to blame.
 void PipelineClient::end_without_token(RequestId id) {
-  scheduler_.finish(id);
+  let_go(id);
   events_.push_back([live = live_.at(id)] {
     if (live->request.handler.failed) {
       live->request.handler.failed(
@@ -266,13 +267,26 @@ void PipelineClient::end_without_token(RequestId id) {
 }
 
 void PipelineClient::end(RequestId id, FinishReason reason) {
-  scheduler_.finish(id);
+  let_go(id);
   Live& ended = *live_.at(id);
   if (!ended.begun) ended.stats.queue_seconds = seconds_between(ended.submitted, clock_.now());
   events_.push_back([live = live_.at(id), reason] {
     if (live->request.handler.done) live->request.handler.done(reason, live->stats);
   });
   live_.erase(id);
+}
+
+// What of its prompt is under way, no stage need begin. If this can't be sent nothing can, and the
+// threads that receive will notice.
+void PipelineClient::let_go(RequestId id) {
+  skip_.steps = scheduler_.finish(id);
+  if (skip_.steps.empty()) return;
+  CHECK(wire::encode(skip_, body_).has_value());
+  (void)first_.send_frame({.type = wire::FrameType::kSkip,
+                           .epoch = options_.epoch,
+                           .step = {},
+                           .body = body_,
+                           .data = {}});
 }
 
 Result<void> PipelineClient::pump() {

@@ -27,6 +27,7 @@
 #include "pipeline/scheduler.h"
 #include "transport/transport.h"
 #include "wire/micro_batch.h"
+#include "wire/skip.h"
 #include "wire/step_result.h"
 
 namespace salvage::pipeline {
@@ -131,6 +132,7 @@ class PipelineClient {
   std::span<const float> logits_row(std::uint32_t index) const;
   void accept(RequestId id, Live& live, TokenId token) REQUIRES(mutex_);
   void end(RequestId id, FinishReason reason) REQUIRES(mutex_);
+  void let_go(RequestId id) REQUIRES(mutex_);
   void end_without_token(RequestId id) REQUIRES(mutex_);
   Result<void> pump() REQUIRES(mutex_);
   Result<void> send_steps() REQUIRES(mutex_);
@@ -166,6 +168,7 @@ class PipelineClient {
   std::atomic<std::uint64_t> worked_us_ = 0;        // until all had come back last
   std::atomic<std::int64_t> working_since_us_ = 0;  // on the clock; 0: nothing is under way
   wire::MicroBatch batch_ GUARDED_BY(mutex_);
+  wire::Skip skip_ GUARDED_BY(mutex_);
   std::vector<std::byte> body_ GUARDED_BY(mutex_);
 
   std::thread result_thread_;

@@ -60,7 +60,8 @@ std::uint32_t PrefixCache::token_count(std::uint32_t lane) const {
 
 // How many of `shared` tokens of a lane a sequence can start with.
 std::uint32_t PrefixCache::usable(const Lane& lane, std::uint32_t shared) const {
-  if (limits_.can_trim || shared == lane.tokens.size()) return shared;
+  if (limits_.can_trim) return std::min(shared, lane.sure.value_or(shared));
+  if (shared == lane.tokens.size() && !lane.unknown) return shared;
   std::uint32_t best = 0;
   for (const Checkpoint& checkpoint : lane.checkpoints) {
     if (checkpoint.position <= shared) best = checkpoint.position;
@@ -124,13 +125,16 @@ void PrefixCache::take(const PrefixStart& start, std::uint32_t turn,
   cut(lane, start.keep);
   if (start.shared < lane.first_turn || lane.first_turn == 0) lane.first_turn = turn;
   lane.unknown = false;
+  lane.sure.reset();
+  lane.lent = 0;
   lane.in_use = true;
   lane.last_use = ++uses_;
 }
 
 void PrefixCache::copy(const PrefixStart& start, std::vector<engine::SequenceOp>& ops) {
   Lane& lane = lanes_[start.lane];
-  const Lane& source = lanes_[start.source];
+  Lane& source = lanes_[start.source];
+  source.lent = std::max(source.lent, start.keep);
   ops.push_back(
       {.kind = engine::SequenceOpKind::kCopy, .sequence = {start.lane}, .source = {start.source}});
   go_back(start, ops);
@@ -142,7 +146,7 @@ void PrefixCache::copy(const PrefixStart& start, std::vector<engine::SequenceOp>
 // The stages' sequence of start.lane holds the source's tokens: back to the first start.keep.
 void PrefixCache::go_back(const PrefixStart& start, std::vector<engine::SequenceOp>& ops) {
   const Lane& source = lanes_[start.source];
-  if (start.keep == source.tokens.size()) return;
+  if (start.keep == source.tokens.size() && !source.unknown) return;
   engine::SequenceOp op{.kind = engine::SequenceOpKind::kTrim,
                         .sequence = {start.lane},
                         .source = {},
@@ -173,6 +177,37 @@ void PrefixCache::release(std::uint32_t lane) {
 
 void PrefixCache::append(std::uint32_t lane, TokenId token) {
   lanes_[lane].tokens.push_back(token);
+}
+
+// A checkpoint at `position` is saved by the step that goes on from there.
+bool PrefixCache::lends(std::uint32_t lane, std::uint32_t position) const {
+  const std::uint32_t lent = lanes_[lane].lent;
+  return position < lent || (!limits_.can_trim && position == lent && lent > 0);
+}
+
+void PrefixCache::doubt(std::uint32_t index, std::uint32_t sure) {
+  Lane& lane = lanes_[index];
+  lane.unknown = true;
+  lane.sure = sure;
+  // Saved by steps that may be left out, and the saving with them.
+  while (!lane.checkpoints.empty() && lane.checkpoints.back().position >= sure) {
+    free_.push_back(lane.checkpoints.back().id);
+    lane.checkpoints.pop_back();
+  }
+}
+
+void PrefixCache::settle(std::uint32_t index, std::uint32_t begin, std::uint32_t end,
+                         bool computed) {
+  Lane& lane = lanes_[index];
+  if (!lane.sure || *lane.sure != begin) return;  // behind one that was left out
+  if (!computed) {
+    cut(lane, begin);
+  } else {
+    lane.sure = end;
+  }
+  if (*lane.sure < lane.tokens.size()) return;
+  lane.sure.reset();
+  lane.unknown = !computed;
 }
 
 std::uint32_t PrefixCache::last_checkpoint(std::uint32_t lane) const {
@@ -261,6 +296,8 @@ void PrefixCache::forget_all() {
   for (Lane& lane : lanes_) {
     cut(lane, 0);
     lane.unknown = true;
+    lane.sure.reset();
+    lane.lent = 0;
   }
 }
 

@@ -53,6 +53,15 @@ class PrefixCache {
   void take(const PrefixStart& start, std::uint32_t turn, std::vector<engine::SequenceOp>& ops);
   void release(std::uint32_t lane);  // its tokens stay
   void append(std::uint32_t lane, TokenId token);
+
+  // Whether another lane was begun with what this one has from `position` on.
+  bool lends(std::uint32_t lane, std::uint32_t position) const;
+  // Stages may leave out the lane's tokens from `sure` on: until more is known, nobody starts from
+  // there, and the next prompt on this lane cuts it back.
+  void doubt(std::uint32_t lane, std::uint32_t sure);
+  // Tokens [begin, end) of a doubted lane, which nobody has taken since, were computed by all
+  // stages, or were not.
+  void settle(std::uint32_t lane, std::uint32_t begin, std::uint32_t end, bool computed);
   std::uint32_t token_count(std::uint32_t lane) const;
 
   // Tokens of the lane at its last checkpoint; 0 if it has none.
@@ -78,7 +87,10 @@ class PrefixCache {
     std::vector<TokenId> tokens;
     std::vector<Checkpoint> checkpoints;  // by rising position, none beyond the tokens
     std::uint32_t first_turn = 0;         // tokens before the first answer of what the lane holds
-    bool unknown = false;                 // the stages may hold something else: clear it first
+    // The stages may hold something else, from `sure` on or altogether: cut it back or clear it.
+    bool unknown = false;
+    std::optional<std::uint32_t> sure;  // less than the tokens, while steps may be left out
+    std::uint32_t lent = 0;             // tokens that other lanes were begun with
     bool in_use = false;
     std::uint64_t last_use = 0;
   };

@@ -96,6 +96,9 @@ std::uint32_t Scheduler::keep_max(const Request& request) const {
 
 void Scheduler::place(Request& request, const PrefixStart& start) {
   ++line_version_;
+  for (SentStep& sent : in_flight_) {
+    if (sent.lane == start.lane) sent.lane.reset();
+  }
   cache_.take(start, request.turn, ops_);
   request.passed = 0;
   request.lane = start.lane;
@@ -164,6 +167,11 @@ std::optional<PlannedStep> Scheduler::next_decode() {
   PlannedStep step;
   SentStep sent;
   sent.decode = true;
+  if (const Request& first = requests_.at(ready.front()); ready.size() == 1) {
+    sent.lane = first.lane;
+    sent.begin = first.sent;
+    sent.end = first.sent + 1;
+  }
   for (const RequestId id : ready) {
     save_if_wanted(requests_.at(id));
     add_row(step, sent, id, requests_.at(id));
@@ -183,6 +191,9 @@ std::optional<PlannedStep> Scheduler::next_chunk() {
   SentStep sent;
   save_if_wanted(request);
   const std::uint32_t rows = rows_of_chunk(request);
+  sent.lane = request.lane;
+  sent.begin = request.sent;
+  sent.end = request.sent + rows;
   for (std::uint32_t row = 0; row < rows; ++row) add_row(step, sent, *chosen, request);
   // After a replay the answer so far is read again, too.
   sent.progress =
@@ -245,13 +256,17 @@ std::uint32_t Scheduler::in_flight_of(bool decode) const {
                     [decode](const SentStep& sent) { return sent.decode == decode; }));
 }
 
-Result<StepOutcome> Scheduler::on_result(StepId step) {
+Result<StepOutcome> Scheduler::on_result(StepId step, bool skipped) {
   if (in_flight_.empty() || in_flight_.front().step != step) {
     return fail(ErrorCode::kInternal,
                 fmt::format("the result of step {} came out of order", step.value));
   }
   SentStep sent = std::move(in_flight_.front());
   in_flight_.pop_front();
+  if (skipped && !sent.expendable) {
+    return fail(ErrorCode::kInternal, fmt::format("step {} was left out unasked", step.value));
+  }
+  if (sent.expendable && sent.lane) cache_.settle(*sent.lane, sent.begin, sent.end, !skipped);
   std::erase_if(sent.rows,
                 [this](const ResultRow& row) { return !requests_.contains(row.request); });
   if (sent.forgotten) return StepOutcome{};
@@ -266,17 +281,54 @@ void Scheduler::on_token(RequestId id, TokenId token) {
   request.tokens.push_back(token);
 }
 
-void Scheduler::finish(RequestId id) {
+std::vector<StepId> Scheduler::finish(RequestId id) {
   const auto found = requests_.find(id);
-  if (found == requests_.end()) return;
+  if (found == requests_.end()) return {};
   ++line_version_;
-  if (found->second.lane) cache_.release(*found->second.lane);
+  std::vector<StepId> spared;
+  if (found->second.lane) {
+    spared = give_up_steps(id, *found->second.lane);
+    cache_.release(*found->second.lane);
+  }
   std::erase(queue_, id);
   requests_.erase(found);
+  return spared;
+}
+
+// Chunks, and the prompt's last token that may have gone as a step of its own; an answer's next
+// token alone is one row that the sequence would miss later. A stage that leaves one of them out
+// leaves out all that come after it on the sequence.
+std::vector<StepId> Scheduler::give_up_steps(RequestId id, std::uint32_t lane) {
+  if (!limits_.can_skip) return {};
+  auto first = in_flight_.end();
+  for (auto sent = in_flight_.end(); sent != in_flight_.begin();) {
+    --sent;
+    if (serves_others(*sent, id, lane)) break;
+    if (sent->lane == lane) first = sent;
+  }
+  if (first == in_flight_.end() || first->decode) return {};
+  cache_.doubt(lane, first->begin);
+  std::vector<StepId> spared;
+  for (auto sent = first; sent != in_flight_.end(); ++sent) {
+    if (sent->lane != lane) continue;
+    sent->expendable = true;
+    spared.push_back(sent->step);
+  }
+  return spared;
+}
+
+// Whether the step, and all before it on the request's sequence, serve somebody else too.
+bool Scheduler::serves_others(const SentStep& sent, RequestId gone, std::uint32_t lane) const {
+  if (sent.lane) return sent.lane == lane && cache_.lends(lane, sent.begin);
+  return std::any_of(sent.rows.begin(), sent.rows.end(),
+                     [gone](const ResultRow& row) { return row.request == gone; });
 }
 
 void Scheduler::replay() {
-  for (SentStep& sent : in_flight_) sent.forgotten = true;
+  for (SentStep& sent : in_flight_) {
+    sent.forgotten = true;
+    sent.lane.reset();
+  }
   cache_.forget_all();
   ops_.clear();
   for (auto& [id, request] : requests_) {

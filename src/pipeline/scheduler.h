@@ -17,6 +17,8 @@
 //  4. Who waits for a sequence gets one by priority, then age, with the same bound.
 //  5. A request computes only what no sequence holds of its prompt, as far as that can be kept
 //     (prefix_cache.h).
+//  6. Chunks under way of a request that is over are of no use but to a later prompt that begins
+//     alike: stages that can leave them out do so, if nobody's sequence was begun with them.
 //
 // All stages see steps in the order in which next() gave them, and results come back in that order.
 
@@ -44,6 +46,7 @@ struct SchedulerLimits {
   bool can_trim = true;                       // False: recurrent state, no cutting back
   std::uint32_t checkpoint_count = 0;         // states that every stage has room for, if so
   bool reuse_prefix = true;
+  bool can_skip = false;  // Every stage leaves out steps that it is told of in time.
 };
 
 // How often younger ones may go before a request that could have gone: chunks of prompts, or
@@ -110,12 +113,14 @@ class Scheduler {
   Result<void> submit(Submission submission);
   // The next micro-batch, if one may be sent now. Each one returned is under way from here on.
   std::optional<PlannedStep> next();
-  // A step's result arrived. Rows whose request is gone are left out. Out of order: `internal`.
-  Result<StepOutcome> on_result(StepId step);
+  // A step's result arrived, or that a stage left it out. Rows whose request is gone are not in the
+  // outcome. Out of order, or left out though somebody needs it: `internal`.
+  Result<StepOutcome> on_result(StepId step, bool skipped = false);
   // The token chosen for a request; it is computed next. The request must be waiting for it.
   void on_token(RequestId request, TokenId token);
   // The request is over (done, cancelled, failed); its sequence becomes idle and keeps its prefix.
-  void finish(RequestId request);
+  // Returns the steps under way that stages may now leave out, in order; usually none.
+  std::vector<StepId> finish(RequestId request);
   // Forgets every stage's KV cache and all steps under way, then computes every live request again
   // from its tokens (prompt and answer so far). What was sent to the client stays sent.
   void replay();
@@ -160,7 +165,12 @@ class Scheduler {
   struct SentStep {
     StepId step;
     bool decode = false;
-    bool forgotten = false;  // replay() made it meaningless
+    bool forgotten = false;   // replay() made it meaningless
+    bool expendable = false;  // stages were told that they may leave it out
+    // If it is about one sequence: tokens [begin, end) of that, until that is somebody else's.
+    std::optional<std::uint32_t> lane;
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;
     std::vector<ResultRow> rows;
     std::optional<PromptProgress> progress;
   };
@@ -178,6 +188,8 @@ class Scheduler {
   void add_row(PlannedStep& step, SentStep& sent, RequestId id, Request& request);
   PlannedStep send(PlannedStep step, SentStep sent);
   std::uint32_t in_flight_of(bool decode) const;
+  std::vector<StepId> give_up_steps(RequestId id, std::uint32_t lane);
+  bool serves_others(const SentStep& sent, RequestId gone, std::uint32_t lane) const;
 
   SchedulerLimits limits_;
   std::map<RequestId, Request> requests_;  // by id = by age

@@ -17,7 +17,9 @@ SchedulerLimits scheduler_limits(const PipelineShape& shape, std::span<const Sta
       stages.begin(), stages.end(),
       [](const auto& a, const auto& b) { return a.checkpoint_count < b.checkpoint_count; });
   if (fewest != stages.end()) limits.checkpoint_count = fewest->checkpoint_count;
+  limits.can_skip = !stages.empty();
   for (const StageAbility& stage : stages) {
+    limits.can_skip = limits.can_skip && stage.can_skip;
     limits.can_trim = limits.can_trim && stage.can_trim;
     if (shape.exact && stage.rows_exact_max != 0) {
       limits.rows_max = std::min(limits.rows_max, stage.rows_exact_max);

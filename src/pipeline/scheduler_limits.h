@@ -13,6 +13,7 @@ struct StageAbility {
   bool can_trim = true;              // its cache can be cut back
   std::uint32_t rows_exact_max = 0;  // with exact kernels; 0: any number
   std::uint32_t checkpoint_count = 0;
+  bool can_skip = false;  // leaves out steps that nobody waits for (wire/skip.h)
 };
 
 struct PipelineShape {

@@ -14,199 +14,11 @@
 #include <gtest/gtest.h>
 
 #include "pipeline/chunking.h"
+#include "pipeline/scheduler_driver.h"
 #include "pipeline/scheduler_limits.h"
 
 namespace salvage::pipeline {
 namespace {
-
-TokenId hash_of(const std::vector<TokenId>& tokens) {
-  std::uint32_t hash = 2166136261U;
-  for (const TokenId token : tokens) hash = (hash ^ static_cast<std::uint32_t>(token)) * 16777619U;
-  return static_cast<TokenId>(hash % 1000);
-}
-
-std::vector<TokenId> answer_alone(std::vector<TokenId> tokens, std::size_t count) {
-  std::vector<TokenId> answer;
-  for (std::size_t i = 0; i < count; ++i) {
-    answer.push_back(hash_of(tokens));
-    tokens.push_back(answer.back());
-  }
-  return answer;
-}
-
-// Applies steps in the order in which they were planned, as every stage does.
-class FakePipeline {
- public:
-  explicit FakePipeline(const SchedulerLimits& limits)
-      : can_trim_(limits.can_trim),
-        cache_(limits.sequence_count),
-        checkpoints_(limits.checkpoint_count) {}
-
-  void apply(const engine::SequenceOp& op) {
-    auto& tokens = cache_.at(op.sequence.value);
-    const auto position = static_cast<std::size_t>(op.position);
-    switch (op.kind) {
-      case engine::SequenceOpKind::kClear:
-        return tokens.clear();
-      case engine::SequenceOpKind::kTrim:
-        ASSERT_TRUE(can_trim_);
-        ASSERT_LE(position, tokens.size());
-        return tokens.resize(position);
-      case engine::SequenceOpKind::kCopy:
-        ++copies_;
-        tokens = cache_.at(op.source.value);
-        return;
-      case engine::SequenceOpKind::kSave:
-        ASSERT_EQ(position, tokens.size());
-        ++saves_;
-        checkpoints_.at(op.checkpoint.value) = tokens;
-        return;
-      case engine::SequenceOpKind::kRestore:
-        // What was saved is that very beginning of the sequence.
-        ASSERT_EQ(checkpoints_.at(op.checkpoint.value).size(), position);
-        ASSERT_LE(position, tokens.size());
-        tokens.resize(position);
-        ASSERT_EQ(checkpoints_.at(op.checkpoint.value), tokens);
-        return;
-    }
-  }
-
-  void send(const PlannedStep& step) {
-    for (const auto& op : step.ops) apply(op);
-    Result result{step.step, {}, {}};
-    for (std::size_t row = 0; row < step.tokens.size(); ++row) {
-      auto& tokens = cache_.at(step.sequences[row].value);
-      ASSERT_EQ(tokens.size(), static_cast<std::size_t>(step.positions[row]));
-      tokens.push_back(step.tokens[row]);
-      if (step.wants_logits[row] == 0) continue;
-      result.tokens.push_back(hash_of(tokens));
-      result.requests.push_back(step.requests[row]);
-    }
-    rows_seen_ += step.tokens.size();
-    results_.push_back(std::move(result));
-  }
-
-  struct Result {
-    StepId step;
-    std::vector<TokenId> tokens;
-    std::vector<RequestId> requests;
-  };
-  Result receive() {
-    Result result = std::move(results_.front());
-    results_.pop_front();
-    return result;
-  }
-  bool idle() const { return results_.empty(); }
-  std::size_t rows_seen() const { return rows_seen_; }
-  std::size_t saves() const { return saves_; }
-  std::size_t copies() const { return copies_; }
-
- private:
-  bool can_trim_;
-  std::vector<std::vector<TokenId>> cache_;
-  std::vector<std::vector<TokenId>> checkpoints_;
-  std::size_t saves_ = 0;
-  std::size_t copies_ = 0;
-  std::deque<Result> results_;
-  std::size_t rows_seen_ = 0;
-};
-
-struct Answer {
-  std::vector<TokenId> prompt;
-  std::vector<TokenId> tokens;
-  std::size_t wanted = 0;
-};
-
-// Drives a scheduler over the fake pipeline.
-class Driver {
- public:
-  explicit Driver(const SchedulerLimits& limits) : scheduler(limits), pipeline(limits) {}
-
-  RequestId submit(std::vector<TokenId> prompt, std::size_t wanted, std::int32_t priority = 0) {
-    return submit(Submission{.request = {}, .prompt = std::move(prompt), .priority = priority},
-                  wanted);
-  }
-  RequestId submit(Submission submission, std::size_t wanted) {
-    submission.request = RequestId{++last_id_};
-    answers[submission.request] = Answer{submission.prompt, {}, wanted};
-    const RequestId id = submission.request;
-    EXPECT_TRUE(scheduler.submit(std::move(submission)).has_value());
-    return id;
-  }
-  // Rows computed for a prompt and an answer of one token.
-  std::size_t rows_for(std::vector<TokenId> prompt, std::uint32_t turn = 0) {
-    const std::size_t before = pipeline.rows_seen();
-    submit(Submission{.request = {}, .prompt = std::move(prompt), .turn = turn}, 1);
-    run();
-    return pipeline.rows_seen() - before;
-  }
-  void send_all() {
-    while (auto step = scheduler.next()) {
-      if (on_step) on_step(*step);
-      EXPECT_LE(scheduler.in_flight(), scheduler.limits().in_flight_max);
-      EXPECT_LE(step->tokens.size(), scheduler.limits().rows_max);
-      pipeline.send(*step);
-    }
-  }
-  void receive_one() {
-    const auto result = pipeline.receive();
-    const auto outcome = scheduler.on_result(result.step);
-    ASSERT_TRUE(outcome.has_value());
-    if (outcome->progress) progress.push_back(*outcome->progress);
-    for (const ResultRow& row :
-         outcome->rows) {  // rows of requests that ended meanwhile are left out
-      ASSERT_EQ(result.requests.at(row.index), row.request);
-      take(row, result.tokens[row.index]);
-    }
-  }
-  void run_until(const std::function<bool()>& condition) {
-    for (int turn = 0; turn < 100000 && !condition(); ++turn) {
-      send_all();
-      if (pipeline.idle()) return;
-      receive_one();
-    }
-    EXPECT_TRUE(condition()) << "no end";
-  }
-  void run() {
-    for (int turn = 0; turn < 100000; ++turn) {
-      send_all();
-      if (pipeline.idle()) return;
-      receive_one();
-    }
-    FAIL() << "no end";
-  }
-
-  Scheduler scheduler;
-  FakePipeline pipeline;
-  std::map<RequestId, Answer> answers;
-  std::vector<PromptProgress> progress;
-  std::function<void(const PlannedStep&)> on_step;  // may be empty
-
- private:
-  void take(const ResultRow& row, TokenId token) {
-    if (!row.samples) return;
-    Answer& answer = answers.at(row.request);
-    answer.tokens.push_back(token);
-    if (answer.tokens.size() == answer.wanted || !scheduler.has_room(row.request)) {
-      scheduler.finish(row.request);
-    } else {
-      scheduler.on_token(row.request, token);
-    }
-  }
-  std::uint64_t last_id_ = 0;
-};
-
-std::vector<TokenId> tokens_from(TokenId first, std::size_t count) {
-  std::vector<TokenId> tokens(count);
-  for (std::size_t i = 0; i < count; ++i) tokens[i] = first + static_cast<TokenId>(i);
-  return tokens;
-}
-
-void expect_as_alone(const Driver& driver) {
-  for (const auto& [id, answer] : driver.answers) {
-    EXPECT_EQ(answer.tokens, answer_alone(answer.prompt, answer.tokens.size())) << id.value;
-  }
-}
 
 TEST(Scheduler, one_request_gets_the_tokens_it_would_get_alone) {
   Driver driver({.stage_count = 3, .rows_max = 16});
@@ -749,7 +561,9 @@ TEST(Scheduler, random_histories_change_no_answer) {
                    .logit_rows_max = 1 + up_to(8),
                    .in_flight_max = stages + up_to(4),
                    .can_trim = up_to(3) == 0,
-                   .checkpoint_count = up_to(6)});
+                   .checkpoint_count = up_to(6),
+                   .can_skip = up_to(4) != 0});
+    driver.skips_from = [&] { return static_cast<std::size_t>(up_to(stages + 1)); };
     for (int event = 0; event < 120; ++event) {
       const std::uint32_t kind = up_to(12);
       if (kind < 3) {
@@ -763,7 +577,7 @@ TEST(Scheduler, random_histories_change_no_answer) {
                                  .reuse_prefix = up_to(8) != 0},
                       1 + up_to(15));
       }
-      if (kind == 3) driver.scheduler.finish(RequestId{1 + up_to(20)});
+      if (kind == 3) driver.finish(RequestId{1 + up_to(20)});
       if (kind == 4) driver.scheduler.replay();
       if (kind >= 5 && kind < 9) driver.send_all();
       if (kind >= 9 && !driver.pipeline.idle()) driver.receive_one();

@@ -1,6 +1,7 @@
 #include "pipeline/stage_server.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -34,9 +35,9 @@ StageServer::StageServer(engine::StageEngine& engine, transport::Connection& ups
       options_(options),
       free_(options.credits + 3),
       received_(options.credits + 3),
-      computed_(options.credits + 3),
+      computed_(1),
       downstream_credits_(options.downstream_credits) {
-  // One job with the engine, one being received, one being sent, the rest waiting.
+  // One job with the engine, one computed, one being sent; the rest received or waiting.
   for (std::uint32_t i = 0; i < options.credits + 3; ++i) (void)free_.push(std::make_unique<Job>());
 }
 
@@ -87,15 +88,20 @@ void StageServer::receive_loop() {
   }
 }
 
-// False: a frame of an old plan, dropped.
+// False: a frame of an old plan, dropped, or a skip.
 Result<bool> StageServer::receive_one(Job& job, transport::IncomingFrame& frame) {
   RETURN_IF_ERROR(upstream_.receive_frame(frame));
   job.received = clock_.now();
-  if (frame.header.type != wire::FrameType::kMicroBatch) {
+  const bool is_skip = frame.header.type == wire::FrameType::kSkip;
+  if (!is_skip && frame.header.type != wire::FrameType::kMicroBatch) {
     return fail(ErrorCode::kCorrupt, "a data link carried another frame than a micro-batch");
   }
   if (frame.header.epoch != options_.epoch) {
     if (frame.header.data_bytes != 0) RETURN_IF_ERROR(upstream_.skip_data());
+    return false;
+  }
+  if (is_skip) {
+    RETURN_IF_ERROR(take_skip(frame));
     return false;
   }
   RETURN_IF_ERROR(wire::decode(frame.header, frame.body, job.batch));
@@ -114,17 +120,48 @@ Result<bool> StageServer::receive_one(Job& job, transport::IncomingFrame& frame)
   return true;
 }
 
+// Those that have been begun here may still be left out further down.
+Result<void> StageServer::take_skip(const transport::IncomingFrame& frame) {
+  RETURN_IF_ERROR(wire::decode(frame.header, frame.body, skip_));
+  {
+    MutexLock lock(mutex_);
+    std::copy_if(skip_.steps.begin(), skip_.steps.end(), std::back_inserter(to_skip_),
+                 [last = last_begun_](StepId step) { return step > last; });
+    std::sort(to_skip_.begin(), to_skip_.end());
+    if (to_skip_.size() > wire::kSkipStepsMax) {
+      return fail(ErrorCode::kCorrupt, "more steps to skip than can be under way");
+    }
+  }
+  if (engine_.facts().gives_logits) return {};
+  RETURN_IF_ERROR(wire::encode(skip_, skip_body_));
+  return send_downstream({.type = wire::FrameType::kSkip,
+                          .epoch = options_.epoch,
+                          .step = {},
+                          .body = skip_body_,
+                          .data = {}});
+}
+
+// Whether this step, which begins now, is to be left out.
+bool StageServer::skips(StepId step) {
+  MutexLock lock(mutex_);
+  last_begun_ = step;
+  const auto found = std::lower_bound(to_skip_.begin(), to_skip_.end(), step);
+  const bool skip = found != to_skip_.end() && *found == step;
+  to_skip_.erase(to_skip_.begin(), skip ? found + 1 : found);
+  return skip;
+}
+
 // Against the plan, before anything is allocated for the rows.
 Result<void> StageServer::check(const wire::MicroBatch& batch) const {
   const engine::StageFacts& facts = engine_.facts();
   const std::uint32_t width = facts.takes_tokens ? 0 : facts.row_width_in;
-  const std::uint32_t rows = facts.takes_tokens ? 0 : batch.row_count();
+  const std::uint32_t rows = facts.takes_tokens || batch.skipped ? 0 : batch.row_count();
   if (batch.row_count() == 0 || batch.row_count() > options_.rows_max) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("a micro-batch of {} rows; the plan allows 1 to {}", batch.row_count(),
                             options_.rows_max));
   }
-  if (batch.hidden.row_count != rows || batch.hidden.row_width != width) {
+  if (batch.hidden.row_count != rows || batch.hidden.row_width != (rows > 0 ? width : 0)) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("hidden states of {} x {}, expected {} x {}", batch.hidden.row_count,
                             batch.hidden.row_width, rows, width));
@@ -163,8 +200,18 @@ Result<void> StageServer::compute_one(Job& job) {
   const TimePoint begin = clock_.now();
   counters_.computing_since_us = clock_us(begin);
   wire::MicroBatch& batch = job.batch;
+  batch.skipped = skips(batch.step) || batch.skipped;
+  // What a save would keep may have been left out before.
+  if (batch.skipped) {
+    std::erase_if(batch.ops, [](const auto& op) { return op.kind == wire::SequenceOpKind::kSave; });
+  }
   to_engine(batch.ops, job.ops);
   RETURN_IF_ERROR(engine_.apply(job.ops));
+  if (batch.skipped) {
+    counters_.computing_since_us = 0;
+    leave_out(job);
+    return {};
+  }
   RETURN_IF_ERROR(engine_.run(view_of(batch, std::as_const(job.hidden_in).floats()), job.output));
   const TimePoint end = clock_.now();
   if (batch.wants_timing) {
@@ -183,12 +230,32 @@ Result<void> StageServer::compute_one(Job& job) {
   return {};
 }
 
+// Its micro-batch or, from the last stage, its result goes on without rows.
+void StageServer::leave_out(Job& job) const {
+  job.output.hidden.clear();
+  job.output.logits = {};
+  wire::StepResult& result = job.result;
+  result.skipped = true;
+  result.epoch = options_.epoch;
+  result.step = job.batch.step;
+  result.form = job.batch.logits.form;
+  result.vocabulary_size = engine_.facts().vocabulary_size;
+  result.top_k = std::min(job.batch.logits.top_k, result.vocabulary_size);
+  result.row_count = 0;
+  result.ids.clear();
+  result.logits.clear();
+  result.log_sum_exp.clear();
+  result.hashes.clear();
+  result.timings.clear();
+}
+
 // The engine's logits are valid until its next run only: reduce them, or copy them out.
 Result<void> StageServer::make_result(Job& job) {
   const std::uint32_t vocabulary = engine_.facts().vocabulary_size;
   wire::StepResult& result = job.result;
   result.epoch = options_.epoch;
   result.step = job.batch.step;
+  result.skipped = false;
   result.form = job.batch.logits.form;
   result.top_k = std::min(job.batch.logits.top_k, vocabulary);
   result.vocabulary_size = vocabulary;
@@ -224,16 +291,24 @@ Result<void> StageServer::send_one(Job& job) {
     if (job.result.data_bytes() != 0) frame.data = job.logits.bytes();
   } else {
     wire::HiddenShape& shape = job.batch.hidden;
-    shape = {job.batch.row_count(), engine_.facts().row_width_out, options_.outgoing_type};
+    shape = {};
+    if (!job.batch.skipped) {
+      shape = {job.batch.row_count(), engine_.facts().row_width_out, options_.outgoing_type};
+    }
     RETURN_IF_ERROR(wire::encode(job.batch, job.body));
     frame.data = wire::float_bytes(job.output.hidden);
-    if (shape.type != wire::HiddenType::kF32) {
+    if (shape.row_count > 0 && shape.type != wire::HiddenType::kF32) {
       wire::encode_hidden(job.output.hidden, shape.row_width, shape.type, job.packed);
       frame.data = job.packed;
     }
     RETURN_IF_ERROR(wait_for_credit());
   }
   frame.body = job.body;
+  return send_downstream(frame);
+}
+
+Result<void> StageServer::send_downstream(const transport::OutgoingFrame& frame) {
+  MutexLock lock(downstream_mutex_);
   return downstream_.send_frame(frame);
 }
 

@@ -12,7 +12,9 @@
 //
 // Bytes a token and hop: 4 x row_width (f32) + about 40; one copy from the engine's tensor to the
 // job, none after that. Bounds: `credits` micro-batches wait here at most; the stage before us may
-// not send more than it was granted.
+// not send more than it was granted. There is a job for each of them, for one with the engine, one
+// computed and one being sent, so that the receive thread never waits for one: a skip (wire/skip.h)
+// is heard, and handed on, while a micro-batch computes.
 
 #include <atomic>
 #include <cstdint>
@@ -28,6 +30,7 @@
 #include "transport/transport.h"
 #include "wire/control.h"
 #include "wire/micro_batch.h"
+#include "wire/skip.h"
 #include "wire/step_result.h"
 
 namespace salvage::pipeline {
@@ -69,6 +72,8 @@ class StageServer {
 
   void receive_loop();
   Result<bool> receive_one(Job& job, transport::IncomingFrame& frame);
+  Result<void> take_skip(const transport::IncomingFrame& frame);
+  bool skips(StepId step);
   Result<void> check(const wire::MicroBatch& batch) const;
   void send_loop();
   Result<void> send_one(Job& job);
@@ -77,6 +82,8 @@ class StageServer {
   Error compute_loop();
   Result<void> compute_one(Job& job);
   Result<void> make_result(Job& job);
+  void leave_out(Job& job) const;
+  Result<void> send_downstream(const transport::OutgoingFrame& frame) EXCLUDES(downstream_mutex_);
   std::uint64_t busy_us(bool reset);
   void end(Error reason);
 
@@ -90,11 +97,16 @@ class StageServer {
   JobQueue received_;
   JobQueue computed_;
   StepId failed_step_;
+  wire::Skip skip_;                   // receive thread
+  std::vector<std::byte> skip_body_;  // receive thread
+  Mutex downstream_mutex_;            // one frame at a time: micro-batches and skips
 
   Mutex mutex_;
   std::vector<Error> reasons_ GUARDED_BY(mutex_);  // the first one is why we ended
   std::uint32_t downstream_credits_ GUARDED_BY(mutex_);
   bool ended_ GUARDED_BY(mutex_) = false;
+  std::vector<StepId> to_skip_ GUARDED_BY(mutex_);  // rising
+  StepId last_begun_ GUARDED_BY(mutex_);
   Condition credit_arrived_;
 
   struct Counters {

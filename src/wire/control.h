@@ -112,6 +112,7 @@ struct StageLoaded {
   // Saved states that the stage has room for. 0 also where it knows no save and restore.
   std::uint32_t checkpoint_count = 0;
   std::uint64_t checkpoint_bytes = 0;  // of one
+  bool can_skip = false;               // knows skip frames (wire/skip.h)
   friend bool operator==(const StageLoaded&, const StageLoaded&) = default;
 };
 

@@ -96,6 +96,7 @@ void visit_fields(Of<StageLoaded>, Visit&& visit) {
   visit("rows_compared", &StageLoaded::rows_compared, kOptional);
   visit("checkpoint_count", &StageLoaded::checkpoint_count, kOptional);
   visit("checkpoint_bytes", &StageLoaded::checkpoint_bytes, kOptional);
+  visit("can_skip", &StageLoaded::can_skip, kOptional);
 }
 
 template <typename Visit>

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "wire/micro_batch.h"
+#include "wire/skip.h"
 #include "wire/step_result.h"
 
 namespace salvage::wire {
@@ -54,12 +55,23 @@ inline MicroBatch generate_micro_batch(std::uint64_t seed) {
     batch.logits.top_k = 1 + static_cast<std::uint32_t>(random.below(kTopKMax));
   }
   batch.hidden.type = static_cast<HiddenType>(random.below(3));
-  if (rows > 0 && random.below(2) == 0) {
+  batch.skipped = random.below(4) == 0;
+  if (!batch.skipped && rows > 0 && random.below(2) == 0) {
     batch.hidden.row_count = static_cast<std::uint32_t>(rows);
     batch.hidden.row_width = 1 + static_cast<std::uint32_t>(random.below(kRowWidthMax));
   }
   batch.timings = generate_timings(random);
   return batch;
+}
+
+inline Skip generate_skip(std::uint64_t seed) {
+  Random random(seed);
+  Skip skip;
+  std::uint64_t step = 0;
+  for (std::uint64_t left = random.below(20); left > 0; --left) {
+    skip.steps.push_back({step += 1 + random.below(100)});
+  }
+  return skip;
 }
 
 inline StepResult generate_step_result(std::uint64_t seed) {
@@ -68,7 +80,8 @@ inline StepResult generate_step_result(std::uint64_t seed) {
   result.epoch.value = random();
   result.step.value = random();
   result.form = static_cast<LogitsForm>(random.below(3));
-  result.row_count = static_cast<std::uint32_t>(random.below(5));
+  result.skipped = random.below(4) == 0;
+  result.row_count = result.skipped ? 0 : static_cast<std::uint32_t>(random.below(5));
   result.vocabulary_size = 1 + static_cast<std::uint32_t>(random.below(1000));
   if (result.form == LogitsForm::kTopK) {
     result.top_k = 1 + static_cast<std::uint32_t>(random.below(result.vocabulary_size));

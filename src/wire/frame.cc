@@ -107,6 +107,8 @@ std::string_view frame_type_name(FrameType type) {
       return "micro_batch";
     case FrameType::kStepResult:
       return "step_result";
+    case FrameType::kSkip:
+      return "skip";
     case FrameType::kCredit:
       return "credit";
   }

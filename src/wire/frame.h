@@ -55,10 +55,11 @@ enum class FrameType : std::uint8_t {
   kStartStage = 23,
   kStageListening = 24,
   kBlobRequest = 25,
-  // Data frames, fixed layout (wire/micro_batch.h, wire/step_result.h).
+  // Data frames, fixed layout (wire/micro_batch.h, wire/step_result.h, wire/skip.h).
   kMicroBatch = 32,
   kStepResult = 33,
   kCredit = 34,
+  kSkip = 35,
   // CBOR body and data.
   kBlobReply = 48,
 };

@@ -9,13 +9,13 @@
 #include <fstream>
 #include <sstream>
 #include <string>
-#include <type_traits>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "wire/cluster_fields.h"
 #include "wire/micro_batch.h"
+#include "wire/skip.h"
 #include "wire/step_result.h"
 
 namespace salvage::wire {
@@ -163,7 +163,7 @@ void compare_data(const std::string& name, FrameType type, const Message& messag
                   std::span<const std::byte> data) {
   Frame frame;
   frame.header.type = type;
-  if constexpr (!std::is_same_v<Message, Credit>) {
+  if constexpr (requires { message.step; }) {
     frame.header.epoch = message.epoch;
     frame.header.step = message.step;
   }
@@ -239,6 +239,22 @@ TEST(Golden, step_results_have_the_bytes_of_version_2) {
 
 TEST(Golden, credit_has_the_bytes_of_version_2) {
   compare_data("credit", FrameType::kCredit, Credit{3}, {});
+}
+
+TEST(Golden, what_is_left_out_has_the_bytes_of_version_2) {
+  compare_data("skip", FrameType::kSkip, Skip{{{7}, {8}, {10}}}, {});
+  MicroBatch batch = example_batch(HiddenType::kF32);
+  batch.hidden = {};
+  batch.skipped = true;
+  compare_data("micro_batch_skipped", FrameType::kMicroBatch, batch, {});
+  StepResult result;
+  result.epoch.value = 2;
+  result.step.value = 7;
+  result.skipped = true;
+  result.form = LogitsForm::kTopK;
+  result.top_k = 2;
+  result.vocabulary_size = 4;
+  compare_data("step_result_skipped", FrameType::kStepResult, result, {});
 }
 
 // --- docs/wire.md --------------------------------------------------------------------------------
@@ -346,6 +362,7 @@ std::string limits_table() {
       {"kTopKMax", kTopKMax},
       {"kLogitRowsMax", kLogitRowsMax},
       {"kStagesMax", kStagesMax},
+      {"kSkipStepsMax", kSkipStepsMax},
       {"kDataBodyBytesMax", kDataBodyBytesMax},
       {"kControlBodyBytesMax", kControlBodyBytesMax},
       {"kDataBytesMax", kDataBytesMax},

@@ -21,6 +21,8 @@ inline constexpr std::uint32_t kVocabularyMax = 1U << 21;
 inline constexpr std::uint32_t kTopKMax = 65536;
 inline constexpr std::uint32_t kLogitRowsMax = 4096;
 inline constexpr std::uint32_t kStagesMax = 256;
+// Steps under way are a few a stage.
+inline constexpr std::uint32_t kSkipStepsMax = 1024;
 
 // A micro-batch of kRowsMax rows with four position planes has 1.6 MiB of body.
 inline constexpr std::uint32_t kDataBodyBytesMax = 16U << 20;

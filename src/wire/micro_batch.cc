@@ -14,6 +14,7 @@ constexpr std::size_t kFixedBytes = 24;
 constexpr std::size_t kSequenceOpBytes = 16;
 constexpr std::uint8_t kFlagCausal = 1;
 constexpr std::uint8_t kFlagWantsTiming = 2;
+constexpr std::uint8_t kFlagSkipped = 4;
 static_assert(sizeof(StageTiming) == 16, "its layout in memory is that on the wire");
 static_assert(sizeof(SequenceId) == 4, "its layout in memory is that on the wire");
 
@@ -55,13 +56,16 @@ Result<void> check_fixed(const Fixed& fixed) {
   if (fixed.timing_count > kStagesMax) return corrupt("too many timings");
   if (fixed.row_width > kRowWidthMax) return corrupt("rows too wide");
   if (fixed.row_width > 0 && fixed.row_count == 0) return corrupt("hidden states without rows");
-  const unsigned unknown = fixed.flags & ~(kFlagCausal | kFlagWantsTiming);
+  const unsigned unknown = fixed.flags & ~(kFlagCausal | kFlagWantsTiming | kFlagSkipped);
   if (unknown != 0) return unsupported("flags", unknown);
   if (fixed.logits_form > static_cast<std::uint8_t>(LogitsForm::kHash)) {
     return unsupported("logits form", fixed.logits_form);
   }
   if (fixed.hidden_type > static_cast<std::uint8_t>(HiddenType::kQ8)) {
     return unsupported("hidden type", fixed.hidden_type);
+  }
+  if ((fixed.flags & kFlagSkipped) != 0 && fixed.row_width > 0) {
+    return corrupt("hidden states of rows that were left out");
   }
   const bool top_k = static_cast<LogitsForm>(fixed.logits_form) == LogitsForm::kTopK;
   if (fixed.top_k > kTopKMax || (fixed.top_k > 0) != top_k) {
@@ -111,7 +115,8 @@ Fixed fixed_of(const MicroBatch& batch) {
   fixed.op_count = static_cast<std::uint16_t>(std::min<std::size_t>(batch.ops.size(), 0xFFFF));
   fixed.position_planes = batch.position_planes;
   fixed.flags = static_cast<std::uint8_t>((batch.causal ? kFlagCausal : 0) |
-                                          (batch.wants_timing ? kFlagWantsTiming : 0));
+                                          (batch.wants_timing ? kFlagWantsTiming : 0) |
+                                          (batch.skipped ? kFlagSkipped : 0));
   fixed.logits_form = static_cast<std::uint8_t>(batch.logits.form);
   fixed.hidden_type = static_cast<std::uint8_t>(batch.hidden.type);
   fixed.timing_count =
@@ -191,6 +196,7 @@ Result<void> decode(const FrameHeader& header, std::span<const std::byte> body, 
   batch.position_planes = fixed.position_planes;
   batch.causal = (fixed.flags & kFlagCausal) != 0;
   batch.wants_timing = (fixed.flags & kFlagWantsTiming) != 0;
+  batch.skipped = (fixed.flags & kFlagSkipped) != 0;
   batch.logits = {static_cast<LogitsForm>(fixed.logits_form), fixed.top_k};
   batch.hidden = {fixed.row_width > 0 ? fixed.row_count : 0, fixed.row_width,
                   static_cast<HiddenType>(fixed.hidden_type)};

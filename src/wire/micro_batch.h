@@ -69,8 +69,11 @@ struct MicroBatch {
   std::vector<std::uint8_t> wants_logits;  // row_count of 0 or 1
   bool causal = true;
   bool wants_timing = false;
+  // Some stage before left its rows out (wire/skip.h), and so does everybody after. Operations
+  // apply, but saves: what they would save was not computed.
+  bool skipped = false;
   LogitsRequest logits;
-  HiddenShape hidden;  // rows == row_count, or all 0: the first stage gets ids only
+  HiddenShape hidden;  // rows == row_count, or all 0: the first stage gets ids only, or skipped
   std::vector<StageTiming> timings;
 
   std::uint32_t row_count() const { return static_cast<std::uint32_t>(tokens.size()); }

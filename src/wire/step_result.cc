@@ -8,6 +8,7 @@ namespace salvage::wire {
 namespace {
 
 constexpr std::size_t kResultFixedBytes = 16;
+constexpr std::uint8_t kFlagSkipped = 1;  // other bits are ignored
 
 tl::unexpected<Error> corrupt_result(std::string_view why) {
   return fail(ErrorCode::kCorrupt, fmt::format("step_result: {}", why));
@@ -35,6 +36,7 @@ Lists lists_of(const StepResult& result) {
 // What makes sense at all, whoever says it; both directions go through here.
 Result<void> check_numbers(const StepResult& result) {
   if (result.row_count > kLogitRowsMax) return corrupt_result("too many rows");
+  if (result.skipped && result.row_count > 0) return corrupt_result("rows of a skipped step");
   if (result.vocabulary_size > kVocabularyMax) return corrupt_result("vocabulary too large");
   if (result.form > LogitsForm::kHash) {
     return fail(ErrorCode::kUnsupported,
@@ -91,7 +93,7 @@ Result<void> encode(const StepResult& result, std::vector<std::byte>& body) {
   writer.number(result.vocabulary_size);
   writer.number(result.top_k);
   writer.number(static_cast<std::uint8_t>(result.form));
-  writer.number(std::uint8_t{0});
+  writer.number(result.skipped ? kFlagSkipped : std::uint8_t{0});
   writer.number(static_cast<std::uint16_t>(result.timings.size()));
   writer.list(result.ids);
   writer.list(result.logits);
@@ -106,14 +108,16 @@ Result<void> decode(const FrameHeader& header, std::span<const std::byte> body,
                     StepResult& result) {
   Reader reader(body);
   std::uint8_t form = 0;
+  std::uint8_t flags = 0;
   std::uint16_t timing_count = 0;
   result.epoch = header.epoch;
   result.step = header.step;
   const bool fixed = reader.number(result.row_count) && reader.number(result.vocabulary_size) &&
-                     reader.number(result.top_k) && reader.number(form) && reader.skip(1) &&
+                     reader.number(result.top_k) && reader.number(form) && reader.number(flags) &&
                      reader.number(timing_count);
   if (!fixed) return corrupt_result("the body is too short");
   result.form = static_cast<LogitsForm>(form);
+  result.skipped = (flags & kFlagSkipped) != 0;
   RETURN_IF_ERROR(check_numbers(result));
   if (timing_count > kStagesMax) return corrupt_result("too many timings");
   const Lists lists = lists_of(result);
