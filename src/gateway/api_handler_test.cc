@@ -279,6 +279,23 @@ TEST_F(Api, a_stream_is_the_whole_answer_in_whole_characters) {
   }
 }
 
+TEST_F(Api, a_prompt_is_read_once_for_all_its_choices) {
+  start();
+  json body = prompt(kLong, 'a', 7, false);
+  body["temperature"] = 0;
+  body["n"] = 3;
+  const json answer = ask("/v1/completions", body);
+  ASSERT_EQ(answer["choices"].size(), 3U);
+  for (const json& choice : answer["choices"]) {
+    EXPECT_EQ(choice["text"], answer["choices"][0]["text"]);
+    EXPECT_EQ(choice["finish_reason"], "length");
+  }
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], kLong);
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 3 * 7);
+  // The others compute the prompt's last token, whose logits they need.
+  expect_rows(*serving_, kLong + 2 + 3 * 6);
+}
+
 TEST_F(Api, more_text_than_any_context_holds_is_refused_unread) {
   start();
   const std::string text(1'000'000, 'x');
