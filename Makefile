@@ -75,7 +75,7 @@ bench-peers: ## against llama.cpp's own programs; one ratio a line at the end
 
 bench-http: ## what HTTP costs, and 4 streams over it against llama-server's; one result a line at the end
 	@tools/install_deps.sh model
-	tools/build.sh release salvage random_model
+	tools/build.sh release salvage
 	bench/http_layer.py
 
 fuzz: ## every fuzzer for FUZZ_SECONDS (default 60), the canary included

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What answering over HTTP costs, and how many streams over HTTP compare with one.
 
-    make bench-http                       a small random model on two stages, then llama-server over RPC
-    bench/http_layer.py --layers 28 --embd 2048 --heads 16 --kv-heads 8 --head-dim 128 --ff 6144
+    make bench-http                       the tests' small model on two stages, then llama-server over RPC
+    bench/http_layer.py --model some.gguf  another one; of words, for llama-server refuses what isn't UTF-8
     bench/http_layer.py --no-peer         without llama-server, which takes 20 minutes to build once
 
 One cluster of two processes (`salvage up`, `salvage join`; TLS between them) is measured in three ways
@@ -39,7 +39,6 @@ TOKEN_MS_WANTED = 0.3
 STREAMS_WANTED = 2.5
 PEER_WANTED = 1.0
 PATIENCE_S = 300
-SMALL = {"layers": 8, "embd": 512, "heads": 8, "kv_heads": 4, "head_dim": 64, "ff": 1536}
 PROMPT = "Once upon a time there was an old machine in the attic, number {}, and it"
 
 
@@ -56,9 +55,8 @@ def options():
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds a command may take")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout instead")
     parser.add_argument("--strict", action="store_true", help="exit code 1 if something is missed")
-    peers.add_model_options(parser.add_argument_group("model"))
+    parser.add_argument("--model", type=pathlib.Path, help="a GGUF instead of the tests' small model")
     peers.add_program_options(parser.add_argument_group("programs"))
-    parser.set_defaults(**SMALL)
     return parser.parse_args()
 
 
@@ -226,6 +224,11 @@ def results(best):
     return rows
 
 
+def small_model():
+    output, _ = peer_processes.run([REPO / "tools/model.sh", "smollm2"], os.sched_getaffinity(0), PATIENCE_S)
+    return pathlib.Path(output.strip().splitlines()[-1])
+
+
 def race(chosen, model, cores):
     from served import Served  # pylint: disable=import-outside-toplevel
     best, peer_folder = Best(), None
@@ -250,12 +253,11 @@ def main():
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
         raise PeerError("needs two cores")
-    for program in (chosen.salvage, *([] if chosen.model else [chosen.random_model])):
-        if not program.exists():
-            raise PeerError(f"{program} does not exist: run `make bench-http`, which builds it")
+    if not chosen.salvage.exists():
+        raise PeerError(f"{chosen.salvage} does not exist: run `make bench-http`, which builds it")
     os.sched_setaffinity(0, cores)  # everybody's children inherit it
     os.environ["SALVAGE_BINARY"] = str(chosen.salvage)
-    model = chosen.model or peers.random_model(chosen)
+    model = chosen.model or small_model()
     best = race(chosen, model, cores)
     rows = results(best)
     about = peers.machine()
