@@ -8,7 +8,7 @@ namespace salvage::wire {
 namespace {
 
 constexpr std::size_t kResultFixedBytes = 16;
-constexpr std::uint8_t kFlagSkipped = 1;  // other bits are ignored
+constexpr std::uint8_t kResultFlagSkipped = 1;  // other bits are ignored
 
 tl::unexpected<Error> corrupt_result(std::string_view why) {
   return fail(ErrorCode::kCorrupt, fmt::format("step_result: {}", why));
@@ -93,7 +93,7 @@ Result<void> encode(const StepResult& result, std::vector<std::byte>& body) {
   writer.number(result.vocabulary_size);
   writer.number(result.top_k);
   writer.number(static_cast<std::uint8_t>(result.form));
-  writer.number(result.skipped ? kFlagSkipped : std::uint8_t{0});
+  writer.number(result.skipped ? kResultFlagSkipped : std::uint8_t{0});
   writer.number(static_cast<std::uint16_t>(result.timings.size()));
   writer.list(result.ids);
   writer.list(result.logits);
@@ -117,7 +117,7 @@ Result<void> decode(const FrameHeader& header, std::span<const std::byte> body,
                      reader.number(timing_count);
   if (!fixed) return corrupt_result("the body is too short");
   result.form = static_cast<LogitsForm>(form);
-  result.skipped = (flags & kFlagSkipped) != 0;
+  result.skipped = (flags & kResultFlagSkipped) != 0;
   RETURN_IF_ERROR(check_numbers(result));
   if (timing_count > kStagesMax) return corrupt_result("too many timings");
   const Lists lists = lists_of(result);
