@@ -40,7 +40,7 @@ void Pacer::sent(std::uint64_t bytes) {
   sample_last_ = now;
   sample_bytes_ += static_cast<double>(bytes);
   if (now - sample_begin_ < kSampleTime) return;
-  const double seconds = std::chrono::duration<double>(now - sample_begin_).count();
+  const double seconds = seconds_between(sample_begin_, now);
   best_ = std::max(best_ * kForget, sample_bytes_ / seconds);
   sample_begin_ = now;
   sample_bytes_ = 0;

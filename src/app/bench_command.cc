@@ -63,10 +63,6 @@ struct Measurement {
   }
 };
 
-double seconds_between(TimePoint begin, TimePoint end) {
-  return std::chrono::duration<double>(end - begin).count();
-}
-
 // Random prompts; lets tokens of one round end at once.
 class Bench {
  public:

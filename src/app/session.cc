@@ -117,7 +117,7 @@ Result<void> Session::start(const StopToken& stop) {
   ASSIGN_OR_RETURN(auto stage_list, stage_options(file, stages, stop));
   ASSIGN_OR_RETURN(text_, engine::make_llama_text_tools(vocabulary_));
   RETURN_IF_ERROR(start_workers(std::move(stage_list), stop));
-  load_seconds_ = std::chrono::duration<double>(clock_.now() - begin).count();
+  load_seconds_ = seconds_between(begin, clock_.now());
   return {};
 }
 

@@ -52,4 +52,8 @@ inline std::int64_t microseconds_between(TimePoint begin, TimePoint end) {
   return std::chrono::duration_cast<std::chrono::microseconds>(end - begin).count();
 }
 
+inline double seconds_between(TimePoint begin, TimePoint end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
 }  // namespace salvage

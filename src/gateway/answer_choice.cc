@@ -19,7 +19,7 @@ api::StopReason stop_reason(pipeline::FinishReason reason) {
 }
 
 double ms_between(TimePoint begin, TimePoint end) {
-  return std::chrono::duration<double, std::milli>(end - begin).count();
+  return seconds_between(begin, end) * 1000;
 }
 
 }  // namespace
