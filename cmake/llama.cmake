@@ -2,7 +2,7 @@
 #   llama::llama   libllama + ggml; only engine/llama/, tests/ and bench/ link it
 #   llama::common  chat templates, grammars, samplers of the same tree
 #   llama::vendor  nlohmann/json from the same tree (headers only), free of libllama
-#   llama::httplib cpp-httplib from the same tree; only gateway/ links it
+#   llama::httplib cpp-httplib from the same tree; only http/, admin/ and download/ link it
 # ggml's own flags belong to its build, not to ours: see tools/llama.sh.
 if(NOT SALVAGE_LLAMA_ROOT)
   message(FATAL_ERROR

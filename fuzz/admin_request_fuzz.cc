@@ -7,8 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gateway/admin_routes.h"
-#include "gateway/fake_backend.h"
+#include "admin/admin_routes.h"
+#include "admin/fake_backend.h"
 
 using namespace salvage::gateway;
 

@@ -20,7 +20,7 @@
 #include "base/mutex.h"
 #include "base/utf8.h"
 #include "gateway/api_handler.h"
-#include "gateway/http_service.h"
+#include "http/http_service.h"
 #include "sim/fake_serving.h"
 #include "sse_reader.h"
 
@@ -101,15 +101,15 @@ ClientListener& server() {
     auto* serving = new sim::FakeServing({.stage_count = 1, .context = 32});
     gateway::ApiOptions options;
     options.wall_ms = [] { return std::int64_t{1000}; };
-    auto* ledger = new gateway::RequestLedger;
+    auto* ledger = new metrics::RequestLedger;
     auto* handler =
         new gateway::ApiHandler(std::move(options), *serving, *ledger, serving->clock());
-    gateway::HttpServiceOptions http;
+    http::HttpServiceOptions http;
     auto mine = std::make_unique<ClientListener>();
     ClientListener* const raw = mine.get();
     http.listener = std::move(mine);
     http.clock = &serving->clock();
-    (void)gateway::HttpService::start(std::move(http), *handler).release();
+    (void)http::HttpService::start(std::move(http), *handler).release();
     return raw;
   }();
   return *listener;

@@ -60,7 +60,7 @@ class FakeServing final : public gateway::ServingBackend {
 
   std::vector<api::ModelEntry> models() override;
   Result<gateway::ReadyModel> ready(const std::string& model) override;
-  gateway::ClusterGlance glance() override { return {}; }
+  metrics::ClusterGlance glance() override { return {}; }
 
   // Before each micro-batch that the gated stage computes.
   StepGate& gate() { return gate_; }

@@ -3,7 +3,7 @@ import { defineConfig } from 'vite';
 
 // SALVAGE_URL: the server that the page under development talks to (docs/HACKING.md).
 const server = process.env.SALVAGE_URL ?? 'http://127.0.0.1:8765';
-// To it the page is its own: others it refuses (src/gateway/web_origin.h).
+// To it the page is its own: others it refuses (src/http/web_origin.h).
 const upstream = { target: server, changeOrigin: true, headers: { origin: server } };
 
 export default defineConfig({

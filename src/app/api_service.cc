@@ -64,7 +64,7 @@ double progress_of(const coordinator::DeploymentInfo& deployment) {
 Result<std::unique_ptr<ApiService>> ApiService::start(const ApiOptions& options,
                                                       state::StateDb& state,
                                                       coordinator::Coordinator& coordinator,
-                                                      gateway::RequestLedger& ledger,
+                                                      metrics::RequestLedger& ledger,
                                                       const Clock& clock) {
   std::unique_ptr<ApiService> service(new ApiService(coordinator, clock));
   const auto ip = parse_ip_address(options.address);
@@ -88,13 +88,13 @@ Result<std::unique_ptr<ApiService>> ApiService::start(const ApiOptions& options,
   api.this_machine_only = is_loopback(*ip);
   api.fingerprint = fmt::format("salvage-{}-llama.cpp-{}", kVersion, kLlamaPin);
   api.wall_ms = wall_ms;
-  gateway::HttpServiceOptions http;
+  http::HttpServiceOptions http;
   ASSIGN_OR_RETURN(http.listener, transport::listen_plainly(options.address, options.port));
   http.clock = &clock;
   service->url_ = url_of(options.address, http.listener->port());
   service->handler_ =
       std::make_unique<gateway::ApiHandler>(std::move(api), *service, ledger, clock);
-  service->service_ = gateway::HttpService::start(std::move(http), *service->handler_);
+  service->service_ = http::HttpService::start(std::move(http), *service->handler_);
   return service;
 }
 
@@ -134,7 +134,7 @@ Result<gateway::ReadyModel> ApiService::ready(const std::string& model) {
   return served;
 }
 
-gateway::ClusterGlance ApiService::glance() {
+metrics::ClusterGlance ApiService::glance() {
   return {.cluster = coordinator_.cluster(),
           .deployments = coordinator_.deployments(),
           .models = coordinator_.models()};

@@ -18,9 +18,9 @@
 #include "base/result.h"
 #include "coordinator/coordinator.h"
 #include "gateway/api_handler.h"
-#include "gateway/http_service.h"
-#include "gateway/request_ledger.h"
 #include "gateway/serving_backend.h"
+#include "http/http_service.h"
+#include "metrics/request_ledger.h"
 #include "state/state_db.h"
 
 namespace salvage::app {
@@ -40,13 +40,13 @@ class ApiService final : public gateway::ServingBackend {
   // `invalid_argument`: no address of this machine, or the port is taken.
   static Result<std::unique_ptr<ApiService>> start(const ApiOptions& options, state::StateDb& state,
                                                    coordinator::Coordinator& coordinator,
-                                                   gateway::RequestLedger& ledger,
+                                                   metrics::RequestLedger& ledger,
                                                    const Clock& clock);
   ~ApiService() override;
 
   std::vector<api::ModelEntry> models() override;
   Result<gateway::ReadyModel> ready(const std::string& model) override;
-  gateway::ClusterGlance glance() override;
+  metrics::ClusterGlance glance() override;
 
   std::string url() const { return url_; }
   const std::string& new_key() const { return new_key_; }  // empty: none was made now
@@ -71,7 +71,7 @@ class ApiService final : public gateway::ServingBackend {
   std::string new_key_;
   bool keys_required_ = false;
   std::unique_ptr<gateway::ApiHandler> handler_;
-  std::unique_ptr<gateway::HttpService> service_;
+  std::unique_ptr<http::HttpService> service_;
 };
 
 // What a person reads about it: the address, the key if it is new, a line that asks something.

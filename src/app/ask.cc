@@ -18,8 +18,8 @@ void add_ask_options(CLI::App& command, AskOptions& options, bool with_json) {
   if (with_json) command.add_flag("--json", options.json, words("option.json"));
 }
 
-gateway::AdminClient client_of(const AskOptions& options) {
-  return gateway::AdminClient(choose_data_folder(options.data));
+admin::AdminClient client_of(const AskOptions& options) {
+  return admin::AdminClient(choose_data_folder(options.data));
 }
 
 Result<void> read_json(const std::string& text, const std::function<void(const Json&)>& use) {

@@ -9,8 +9,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json_fwd.hpp>
 
+#include "admin/admin_client.h"
 #include "base/result.h"
-#include "gateway/admin_client.h"
 
 namespace salvage::app {
 
@@ -24,7 +24,7 @@ struct AskOptions {
 // --data and, where there is something to read, --json.
 void add_ask_options(CLI::App& command, AskOptions& options, bool with_json = true);
 
-gateway::AdminClient client_of(const AskOptions& options);
+admin::AdminClient client_of(const AskOptions& options);
 
 // The answer as JSON; `use` may throw what nlohmann throws.
 Result<void> read_json(const std::string& text, const std::function<void(const Json&)>& use);

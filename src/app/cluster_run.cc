@@ -17,8 +17,8 @@
 namespace salvage::app {
 namespace {
 
-gateway::LoadRequest load_request(const SessionOptions& session) {
-  gateway::LoadRequest request;
+admin::LoadRequest load_request(const SessionOptions& session) {
+  admin::LoadRequest request;
   set_model(request, session.model);
   request.split = session.split;
   request.context = session.context;
@@ -64,7 +64,7 @@ void print_answer(Json answer, double load_seconds) {
 
 }  // namespace
 
-bool cluster_answers(const gateway::AdminClient& client, const SessionOptions& session) {
+bool cluster_answers(const admin::AdminClient& client, const SessionOptions& session) {
   if (session.stages != 0 || !session.cores.empty() || !client.running()) return false;
   const auto status = client.get("status");
   bool coordinator = false;
@@ -77,7 +77,7 @@ bool cluster_answers(const gateway::AdminClient& client, const SessionOptions& s
          coordinator;
 }
 
-Result<void> run_on_cluster(const gateway::AdminClient& client, const ClusterRunOptions& options,
+Result<void> run_on_cluster(const admin::AdminClient& client, const ClusterRunOptions& options,
                             const StopToken& stop) {
   const bool talk = !options.session.quiet && !options.json;
   const SteadyClock clock;
@@ -95,7 +95,7 @@ Result<void> run_on_cluster(const gateway::AdminClient& client, const ClusterRun
   ASSIGN_OR_RETURN(
       const std::string answer,
       client.follow(
-          "run", gateway::encode(wish),
+          "run", admin::encode(wish),
           [&](const std::string& line) { return show_piece(line, options.json); }, stop));
   if (!options.json) std::cout << std::endl;
   if (talk) std::cerr << '\n';

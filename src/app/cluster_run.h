@@ -4,11 +4,11 @@
 
 #include <string>
 
+#include "admin/admin_client.h"
 #include "app/session.h"
 #include "base/result.h"
 #include "base/stop.h"
 #include "coordinator/coordinator.h"
-#include "gateway/admin_client.h"
 
 namespace salvage::app {
 
@@ -20,10 +20,10 @@ struct ClusterRunOptions {
 
 // Does a coordinator with this data folder run here, and is nothing asked for that only one machine
 // can do (--stages, --cores)?
-bool cluster_answers(const gateway::AdminClient& client, const SessionOptions& session);
+bool cluster_answers(const admin::AdminClient& client, const SessionOptions& session);
 
 // Loads the model if it is not, keeps it loaded, and shows the answer as `run` always does.
-Result<void> run_on_cluster(const gateway::AdminClient& client, const ClusterRunOptions& options,
+Result<void> run_on_cluster(const admin::AdminClient& client, const ClusterRunOptions& options,
                             const StopToken& stop);
 
 }  // namespace salvage::app

@@ -14,12 +14,12 @@
 namespace salvage::app {
 namespace {
 
-class CoordinatorAdmin final : public gateway::AdminBackend {
+class CoordinatorAdmin final : public admin::AdminBackend {
  public:
   explicit CoordinatorAdmin(NodeProcess& process) : process_(process) {}
 
-  gateway::StatusInfo status() override {
-    gateway::StatusInfo info;
+  admin::StatusInfo status() override {
+    admin::StatusInfo info;
     info.role = "coordinator";
     info.version = kVersion;
     info.llama_pin = kLlamaPin;
@@ -42,16 +42,16 @@ class CoordinatorAdmin final : public gateway::AdminBackend {
   }
   Result<std::vector<cluster::Invite>> invites() override { return coordinator().invites(); }
 
-  Result<gateway::ClusterGlance> glance() override {
-    return gateway::ClusterGlance{.cluster = coordinator().cluster(),
+  Result<metrics::ClusterGlance> glance() override {
+    return metrics::ClusterGlance{.cluster = coordinator().cluster(),
                                   .deployments = coordinator().deployments(),
                                   .models = coordinator().models()};
   }
-  Result<std::vector<gateway::RequestRecord>> requests() override {
+  Result<std::vector<metrics::RequestRecord>> requests() override {
     return process_.ledger().records(process_.clock().now());
   }
 
-  Result<coordinator::OpenInvite> invite(const gateway::InviteRequest& request) override {
+  Result<coordinator::OpenInvite> invite(const admin::InviteRequest& request) override {
     coordinator::InviteOptions options;
     options.uses = request.uses;
     options.ttl_ms = request.ttl_seconds * 1000;
@@ -62,19 +62,19 @@ class CoordinatorAdmin final : public gateway::AdminBackend {
   Result<void> revoke_invite(const std::string& id) override {
     return coordinator().revoke_invite(id);
   }
-  Result<std::string> rename(const gateway::RenameRequest& request) override {
+  Result<std::string> rename(const admin::RenameRequest& request) override {
     const std::string self = process_.enrolment().identity.id.value;
     return coordinator().rename(request.node.empty() ? self : request.node, request.name);
   }
   Result<void> remove(const std::string& node) override { return coordinator().remove(node); }
-  Result<void> leave(const gateway::LeaveRequest& /*request*/) override {
+  Result<void> leave(const admin::LeaveRequest& /*request*/) override {
     return fail(ErrorCode::kInvalidArgument,
                 "this machine is the coordinator: without it there is no cluster. Ctrl-C ends "
                 "`salvage up`; removing its data folder ends the cluster for good");
   }
 
-  Result<gateway::LoadOutcome> load(const gateway::LoadRequest& request,
-                                    const gateway::Report& report, const StopToken& stop) override {
+  Result<admin::LoadOutcome> load(const admin::LoadRequest& request, const admin::Report& report,
+                                  const StopToken& stop) override {
     return load_model(process_, request, report, stop);
   }
   Result<void> unload(const std::string& model) override {
@@ -85,13 +85,13 @@ class CoordinatorAdmin final : public gateway::AdminBackend {
     ASSIGN_OR_RETURN(const ModelId id, resolve(model));
     return coordinator().remove_model(id);
   }
-  Result<gateway::VerifyOutcome> verify(const std::string& model, const gateway::Report& report,
-                                        const StopToken& stop) override {
+  Result<admin::VerifyOutcome> verify(const std::string& model, const admin::Report& report,
+                                      const StopToken& stop) override {
     ASSIGN_OR_RETURN(const ModelId id, resolve(model));
     return verify_model(process_, id, report, stop);
   }
   // What is loaded stays as it is: its layers here, and all its raw pieces, which may be spares.
-  Result<gateway::GcOutcome> gc(const gateway::GcRequest& request) override {
+  Result<admin::GcOutcome> gc(const admin::GcRequest& request) override {
     std::map<ModelId, store::KeptModel> keep;
     for (const coordinator::DeploymentInfo& info : coordinator().deployments()) {
       if (!info.status.wanted) continue;
@@ -124,7 +124,7 @@ class CoordinatorAdmin final : public gateway::AdminBackend {
 
 }  // namespace
 
-std::unique_ptr<gateway::AdminBackend> make_coordinator_admin(NodeProcess& process) {
+std::unique_ptr<admin::AdminBackend> make_coordinator_admin(NodeProcess& process) {
   return std::make_unique<CoordinatorAdmin>(process);
 }
 

@@ -5,12 +5,12 @@
 
 #include <memory>
 
-#include "gateway/admin_backend.h"
+#include "admin/admin_backend.h"
 
 namespace salvage::app {
 
 class NodeProcess;
 
-std::unique_ptr<gateway::AdminBackend> make_coordinator_admin(NodeProcess& process);
+std::unique_ptr<admin::AdminBackend> make_coordinator_admin(NodeProcess& process);
 
 }  // namespace salvage::app

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/sha256.h"
-#include "gateway/download_line.h"
+#include "download/download_line.h"
 #include "identity/join_code.h"
 #include "transport/tls/tls_stream.h"
 
@@ -106,14 +106,14 @@ Result<void> DownloadService::listen() {
   }
   port_ = (*listener)->port();
   server_ =
-      gateway::DownloadServer::start({.listener = std::move(*listener),
-                                      .archive = &archive_->file,
-                                      .may_download =
-                                          [this](std::string_view invite, std::string_view token) {
-                                            return coordinator_.may_download(invite, token);
-                                          },
-                                      .clock = &clock_,
-                                      .served = options_.served});
+      download::DownloadServer::start({.listener = std::move(*listener),
+                                       .archive = &archive_->file,
+                                       .may_download =
+                                           [this](std::string_view invite, std::string_view token) {
+                                             return coordinator_.may_download(invite, token);
+                                           },
+                                       .clock = &clock_,
+                                       .served = options_.served});
   kLog.info("listening", {{"port", port_}});
   return {};
 }
@@ -123,7 +123,7 @@ Result<std::string> DownloadService::line_for(const coordinator::OpenInvite& inv
   if (options_.port == 0)
     return fail(ErrorCode::kUnsupported, "--download-port 0 turns downloads off");
   RETURN_IF_ERROR(listen());
-  gateway::DownloadOffer offer{
+  download::DownloadOffer offer{
       .server = identity_.id,
       .places = {},
       .path = {.invite_id = invite.invite.id,
@@ -133,7 +133,7 @@ Result<std::string> DownloadService::line_for(const coordinator::OpenInvite& inv
   for (const identity::JoinAddress& address : addresses) {
     if (offer.places.size() < kPlacesMax) offer.places.push_back(place(address, port_));
   }
-  return gateway::download_line(offer);
+  return download::download_line(offer);
 }
 
 void DownloadService::offer(coordinator::OpenInvite& invite,
@@ -149,7 +149,7 @@ void DownloadService::offer(coordinator::OpenInvite& invite,
 
 void DownloadService::look() {
   if (options_.port == 0) return;
-  std::unique_ptr<gateway::DownloadServer> ended;  // outside of the lock: it waits for transfers
+  std::unique_ptr<download::DownloadServer> ended;  // outside of the lock: it waits for transfers
   MutexLock lock(mutex_);
   if (coordinator_.any_invite_open()) {
     // Said where it matters, with the next code; here it would be said every few seconds.

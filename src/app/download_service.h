@@ -1,7 +1,7 @@
 #pragma once
 
 // The coordinator's hand for machines that have nothing: while an invite is open, it serves the
-// portable archive (gateway/download_server.h), and gives each new code the line that fetches it.
+// portable archive (download/download_server.h), and gives each new code the line that fetches it.
 // Without an archive, or with a port that is taken, everything else works and the line's place says
 // what to do. Threads: everything from any thread. What is passed in outlives it; the destructor
 // ends all transfers.
@@ -20,7 +20,7 @@
 #include "base/mutex.h"
 #include "base/result.h"
 #include "coordinator/coordinator.h"
-#include "gateway/download_server.h"
+#include "download/download_server.h"
 #include "identity/node_identity.h"
 
 namespace salvage::app {
@@ -74,7 +74,7 @@ class DownloadService {
   Mutex mutex_;
   std::optional<Archive> archive_ GUARDED_BY(mutex_);
   std::uint16_t port_ GUARDED_BY(mutex_) = 0;
-  std::unique_ptr<gateway::DownloadServer> server_ GUARDED_BY(mutex_);
+  std::unique_ptr<download::DownloadServer> server_ GUARDED_BY(mutex_);
 };
 
 }  // namespace salvage::app

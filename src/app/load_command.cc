@@ -24,7 +24,7 @@ namespace {
 struct LoadOptions {
   AskOptions ask;
   std::string model;
-  gateway::LoadRequest request;
+  admin::LoadRequest request;
   bool no_wait = false;
   bool quiet = false;
 };
@@ -35,7 +35,7 @@ LoadProgress::Form form_of(bool json, bool quiet) {
 }
 
 // Progress of any work; gives what "done" holds.
-Result<std::string> follow(const gateway::AdminClient& client, const std::string& name,
+Result<std::string> follow(const admin::AdminClient& client, const std::string& name,
                            const std::string& body, LoadProgress& progress, const StopToken& stop) {
   const auto line = [&](const std::string& text) {
     (void)read_json(text, [&](const Json& json) {
@@ -81,7 +81,7 @@ Result<void> load(LoadOptions options, const StopToken& stop) {
   const SteadyClock clock;
   LoadProgress progress(clock, form_of(options.ask.json, options.quiet));
   const auto done =
-      follow(client_of(options.ask), "load", gateway::encode(options.request), progress, stop);
+      follow(client_of(options.ask), "load", admin::encode(options.request), progress, stop);
   if (options.ask.json) RETURN_IF_ERROR(print_summary(done));
   const bool cancelled = !done && done.error().code() == ErrorCode::kCancelled;
   if (cancelled && progress.deploying() && !options.ask.json) {
@@ -102,7 +102,7 @@ std::optional<std::string> path_typed(const std::string& typed) {
 
 // A model by its name or id, or by the file that it was loaded from.
 std::string encode_model(const std::string& typed) {
-  return gateway::encode_named("model", path_typed(typed).value_or(typed));
+  return admin::encode_named("model", path_typed(typed).value_or(typed));
 }
 
 struct ModelOptions {
@@ -154,7 +154,7 @@ Result<void> verify(const ModelOptions& options, const StopToken& stop) {
 
 struct GcOptions {
   AskOptions ask;
-  gateway::GcRequest request;
+  admin::GcRequest request;
   std::uint64_t keep_gb = 0;
   bool keep_given = false;
 };
@@ -162,7 +162,7 @@ struct GcOptions {
 Result<void> gc(GcOptions options) {
   if (options.keep_given) options.request.bytes_max = options.keep_gb * 1'000'000'000;
   ASSIGN_OR_RETURN(const std::string answer,
-                   client_of(options.ask).post("gc", gateway::encode(options.request)));
+                   client_of(options.ask).post("gc", admin::encode(options.request)));
   return read_json(answer, [&](const Json& json) {
     if (options.ask.json) return print_json(json);
     for (const Json& item : json.value("removed", Json::array())) {
@@ -176,7 +176,7 @@ Result<void> gc(GcOptions options) {
 
 }  // namespace
 
-void set_model(gateway::LoadRequest& request, const std::string& typed) {
+void set_model(admin::LoadRequest& request, const std::string& typed) {
   if (auto path = path_typed(typed)) {
     request.path = std::move(*path);
   } else {
@@ -184,7 +184,7 @@ void set_model(gateway::LoadRequest& request, const std::string& typed) {
   }
 }
 
-void add_placement_options(CLI::App& command, gateway::LoadRequest& request) {
+void add_placement_options(CLI::App& command, admin::LoadRequest& request) {
   command.add_option("--split", request.split, words("load.split"))
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -205,12 +205,11 @@ void add_placement_options(CLI::App& command, gateway::LoadRequest& request) {
   command.add_flag("--exact", request.exact, words("option.exact"));
 }
 
-Result<std::string> follow_load(const gateway::AdminClient& client,
-                                const gateway::LoadRequest& request, LoadProgress::Form form,
-                                const StopToken& stop) {
+Result<std::string> follow_load(const admin::AdminClient& client, const admin::LoadRequest& request,
+                                LoadProgress::Form form, const StopToken& stop) {
   const SteadyClock clock;
   LoadProgress progress(clock, form);
-  return follow(client, "load", gateway::encode(request), progress, stop);
+  return follow(client, "load", admin::encode(request), progress, stop);
 }
 
 void add_load(CLI::App& app, CommandContext& context) {

@@ -23,8 +23,8 @@ std::string shell_word(const std::string& word) {
 
 }  // namespace
 
-std::string load_line(const gateway::LoadRequest& request, const std::string& model) {
-  const gateway::LoadRequest usual;
+std::string load_line(const admin::LoadRequest& request, const std::string& model) {
+  const admin::LoadRequest usual;
   std::string line;
   const auto add = [&line](const char* option, const auto& value, const auto& otherwise) {
     if (value != otherwise) line += fmt::format(" {} {}", option, value);

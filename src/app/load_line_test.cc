@@ -12,7 +12,7 @@ TEST(LoadLine, defaults_are_not_repeated) {
 }
 
 TEST(LoadLine, every_option_comes_along) {
-  gateway::LoadRequest request;
+  admin::LoadRequest request;
   request.split = {6, 6, 4};
   request.pins = {"pi-3=4:8", "attic=2"};
   request.context = 512;

@@ -41,7 +41,7 @@ struct LoadView {
   std::uint64_t bytes_total() const;
 };
 
-// From the value of "progress" (gateway/admin_routes.h). `corrupt` if it has another form.
+// From the value of "progress" (admin/admin_routes.h). `corrupt` if it has another form.
 Result<LoadView> parse_load_view(std::string_view json);
 
 // Bytes a second over the last ten seconds: what lay there before the start is no speed.

@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "admin/info_json.h"
 #include "app/load_line.h"
 #include "app/node_process.h"
 #include "app/pause.h"
 #include "engine/llama/weight_placement.h"
-#include "gateway/info_json.h"
 
 namespace salvage::app {
 namespace {
@@ -37,7 +37,7 @@ Result<CacheType> cache_type(const std::string& name) {
 
 // Hashes a file where it lies; at once for one that was hashed before.
 Result<ModelId> import_file(NodeProcess& process, const std::string& path,
-                            const gateway::Report& report, const StopToken& stop) {
+                            const admin::Report& report, const StopToken& stop) {
   const auto progress = [&](std::string_view, double fraction) {
     return report({.what = "hashing", .name = path, .fraction = fraction}) &&
            !stop.stop_requested();
@@ -48,7 +48,7 @@ Result<ModelId> import_file(NodeProcess& process, const std::string& path,
 }
 
 Result<coordinator::LoadWish> wish_of(NodeProcess& process, const ModelId& model,
-                                      const gateway::LoadRequest& request) {
+                                      const admin::LoadRequest& request) {
   coordinator::LoadWish wish;
   wish.model = model;
   wish.pins = request.pins;
@@ -90,7 +90,7 @@ Error failure(const coordinator::DeploymentInfo& info) {
 
 // Until it is ready, or won't be.
 Result<coordinator::DeploymentInfo> follow(NodeProcess& process, const ModelId& model,
-                                           const gateway::Report& report, const StopToken& stop) {
+                                           const admin::Report& report, const StopToken& stop) {
   const auto before = find(process, model);
   const std::uint32_t failures_before = before ? before->status.failure_count : 0;
   for (;;) {
@@ -120,8 +120,8 @@ Error not_known(const NodeProcess& process, const Error& last) {
 }
 
 // Until the coordinator can be told to load the model.
-Result<void> until_known(NodeProcess& process, const gateway::LoadOutcome& outcome,
-                         const gateway::Report& report, const StopToken& stop) {
+Result<void> until_known(NodeProcess& process, const admin::LoadOutcome& outcome,
+                         const admin::Report& report, const StopToken& stop) {
   const TimePoint end = deadline_after(process.clock().now(), kKnownTime);
   for (int look = 1;; ++look) {
     const Result<void> known =
@@ -140,9 +140,9 @@ Result<void> until_known(NodeProcess& process, const gateway::LoadOutcome& outco
 
 }  // namespace
 
-Result<gateway::LoadOutcome> load_model(NodeProcess& process, const gateway::LoadRequest& request,
-                                        const gateway::Report& report, const StopToken& stop) {
-  gateway::LoadOutcome outcome;
+Result<admin::LoadOutcome> load_model(NodeProcess& process, const admin::LoadRequest& request,
+                                      const admin::Report& report, const StopToken& stop) {
+  admin::LoadOutcome outcome;
   if (request.path.empty()) {
     ASSIGN_OR_RETURN(outcome.model, process.coordinator()->resolve_model(request.model));
   } else {
@@ -160,9 +160,9 @@ Result<gateway::LoadOutcome> load_model(NodeProcess& process, const gateway::Loa
   return outcome;
 }
 
-Result<gateway::LoadOutcome> offer_model(NodeProcess& process, const gateway::LoadRequest& request,
-                                         const gateway::Report& report, const StopToken& stop) {
-  gateway::LoadOutcome outcome;
+Result<admin::LoadOutcome> offer_model(NodeProcess& process, const admin::LoadRequest& request,
+                                       const admin::Report& report, const StopToken& stop) {
+  admin::LoadOutcome outcome;
   ASSIGN_OR_RETURN(outcome.model, import_file(process, request.path, report, stop));
   ASSIGN_OR_RETURN(const model::CatalogueEntry entry, process.store().entry(outcome.model));
   outcome.name = entry.name;
@@ -172,8 +172,8 @@ Result<gateway::LoadOutcome> offer_model(NodeProcess& process, const gateway::Lo
   return outcome;
 }
 
-LoadView view_of(const gateway::WorkProgress& progress) {
-  return parse_load_view(gateway::to_json(progress).dump()).value_or(LoadView{});
+LoadView view_of(const admin::WorkProgress& progress) {
+  return parse_load_view(admin::to_json(progress).dump()).value_or(LoadView{});
 }
 
 }  // namespace salvage::app

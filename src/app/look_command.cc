@@ -69,7 +69,7 @@ void show_status(const Json& status) {
 
 // One object of three answers. A machine that only joined knows of no deployments.
 Result<void> status(const AskOptions& options) {
-  const gateway::AdminClient client = client_of(options);
+  const admin::AdminClient client = client_of(options);
   ASSIGN_OR_RETURN(const std::string own, client.get("status"));
   ASSIGN_OR_RETURN(const std::string cluster, client.get("cluster"));
   const auto deployments = client.get("deployments");

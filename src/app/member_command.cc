@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "admin/admin_request.h"
 #include "app/ask.h"
 #include "app/command.h"
 #include "app/data_folder.h"
@@ -16,7 +17,6 @@
 #include "app/table.h"
 #include "app/version.h"
 #include "app/words.h"
-#include "gateway/admin_request.h"
 #include "state/state_db.h"
 
 namespace salvage::app {
@@ -42,7 +42,7 @@ Result<std::int64_t> parse_duration(const std::string& text) {
 
 struct InviteOptions {
   AskOptions ask;
-  gateway::InviteRequest request;
+  admin::InviteRequest request;
   std::string ttl = "1h";
   bool list = false;
   std::string revoke;
@@ -61,16 +61,15 @@ void show_invites(const Json& answer) {
 }
 
 Result<void> invite(InviteOptions options) {
-  const gateway::AdminClient client = client_of(options.ask);
+  const admin::AdminClient client = client_of(options.ask);
   if (options.list) return ask_and_show(options.ask, "invites", show_invites);
   if (!options.revoke.empty()) {
-    const auto done = client.post("revoke-invite", gateway::encode_named("id", options.revoke));
+    const auto done = client.post("revoke-invite", admin::encode_named("id", options.revoke));
     if (!done) return fail(done.error());
     return {};
   }
   ASSIGN_OR_RETURN(options.request.ttl_seconds, parse_duration(options.ttl));
-  ASSIGN_OR_RETURN(const std::string answer,
-                   client.post("invite", gateway::encode(options.request)));
+  ASSIGN_OR_RETURN(const std::string answer, client.post("invite", admin::encode(options.request)));
   return read_json(answer, [&](const Json& json) {
     if (options.ask.json) return print_json(json);
     std::cout << words("invite.line", json.at("code").get<std::string>(), options.ttl,
@@ -83,12 +82,12 @@ Result<void> invite(InviteOptions options) {
 
 struct RenameOptions {
   AskOptions ask;
-  gateway::RenameRequest request;
+  admin::RenameRequest request;
 };
 
 Result<void> rename(const RenameOptions& options) {
   ASSIGN_OR_RETURN(const std::string answer,
-                   client_of(options.ask).post("rename", gateway::encode(options.request)));
+                   client_of(options.ask).post("rename", admin::encode(options.request)));
   return read_json(answer, [&](const Json& json) {
     if (options.ask.json) return print_json(json);
     std::cout << words("rename.done", json.at("name").get<std::string>()) << '\n';
@@ -102,7 +101,7 @@ struct RemoveOptions {
 
 Result<void> remove(const RemoveOptions& options) {
   const auto done =
-      client_of(options.ask).post("remove", gateway::encode_named("node", options.node));
+      client_of(options.ask).post("remove", admin::encode_named("node", options.node));
   if (!done) return fail(done.error());
   std::cout << words("remove.done", options.node) << '\n';
   return {};
@@ -110,7 +109,7 @@ Result<void> remove(const RemoveOptions& options) {
 
 struct LeaveOptions {
   AskOptions ask;
-  gateway::LeaveRequest request;
+  admin::LeaveRequest request;
 };
 
 // Nothing runs here: this machine forgets, and who is there has to take it off the list.
@@ -133,9 +132,9 @@ Result<void> leave_at_rest(const LeaveOptions& options) {
 }
 
 Result<void> leave(const LeaveOptions& options) {
-  const gateway::AdminClient client = client_of(options.ask);
+  const admin::AdminClient client = client_of(options.ask);
   if (!client.running()) return leave_at_rest(options);
-  const auto done = client.post("leave", gateway::encode(options.request));
+  const auto done = client.post("leave", admin::encode(options.request));
   if (!done) return fail(done.error());
   std::cout << words("leave.done") << '\n';
   return {};

@@ -17,12 +17,12 @@ namespace {
 
 constexpr Duration kRequestTime = std::chrono::seconds(5);
 
-class NodeAdmin final : public gateway::AdminBackend {
+class NodeAdmin final : public admin::AdminBackend {
  public:
   explicit NodeAdmin(NodeProcess& process) : process_(process) {}
 
-  gateway::StatusInfo status() override {
-    gateway::StatusInfo info;
+  admin::StatusInfo status() override {
+    admin::StatusInfo info;
     info.role = "node";
     info.version = kVersion;
     info.llama_pin = kLlamaPin;
@@ -64,14 +64,14 @@ class NodeAdmin final : public gateway::AdminBackend {
 
   Result<std::vector<coordinator::DeploymentInfo>> deployments() override { return elsewhere(); }
   Result<std::vector<cluster::Invite>> invites() override { return elsewhere(); }
-  Result<gateway::ClusterGlance> glance() override { return elsewhere(); }
-  Result<std::vector<gateway::RequestRecord>> requests() override { return elsewhere(); }
-  Result<coordinator::OpenInvite> invite(const gateway::InviteRequest& /*request*/) override {
+  Result<metrics::ClusterGlance> glance() override { return elsewhere(); }
+  Result<std::vector<metrics::RequestRecord>> requests() override { return elsewhere(); }
+  Result<coordinator::OpenInvite> invite(const admin::InviteRequest& /*request*/) override {
     return elsewhere();
   }
   Result<void> revoke_invite(const std::string& /*id*/) override { return elsewhere(); }
 
-  Result<std::string> rename(const gateway::RenameRequest& request) override {
+  Result<std::string> rename(const admin::RenameRequest& request) override {
     const std::string& node = request.node;
     const std::string self = process_.enrolment().identity.id.value;
     const bool own = node.empty() || node == process_.name() || self.starts_with(node);
@@ -82,7 +82,7 @@ class NodeAdmin final : public gateway::AdminBackend {
   Result<void> remove(const std::string& /*node*/) override { return elsewhere(); }
 
   // The coordinator is told if it can be; this machine forgets it in any case.
-  Result<void> leave(const gateway::LeaveRequest& request) override {
+  Result<void> leave(const admin::LeaveRequest& request) override {
     const Result<void> told = ask({.kind = "leave", .value = ""});
     RETURN_IF_ERROR(process_.forget_membership(request.forget));
     if (told) return {};
@@ -92,22 +92,20 @@ class NodeAdmin final : public gateway::AdminBackend {
                             told.error().message(), process_.name()));
   }
 
-  Result<gateway::LoadOutcome> load(const gateway::LoadRequest& request,
-                                    const gateway::Report& report, const StopToken& stop) override {
+  Result<admin::LoadOutcome> load(const admin::LoadRequest& request, const admin::Report& report,
+                                  const StopToken& stop) override {
     if (request.path.empty()) return elsewhere();
     return offer_model(process_, request, report, stop);
   }
   Result<void> unload(const std::string& /*model*/) override { return elsewhere(); }
   Result<void> remove_model(const std::string& /*model*/) override { return elsewhere(); }
-  Result<gateway::VerifyOutcome> verify(const std::string& model, const gateway::Report& report,
-                                        const StopToken& stop) override {
+  Result<admin::VerifyOutcome> verify(const std::string& model, const admin::Report& report,
+                                      const StopToken& stop) override {
     ASSIGN_OR_RETURN(const ModelId id, stored_model(process_.store(), model));
     return verify_model(process_, id, report, stop);
   }
   // Only the coordinator knows which layers and spares are in use here.
-  Result<gateway::GcOutcome> gc(const gateway::GcRequest& /*request*/) override {
-    return elsewhere();
-  }
+  Result<admin::GcOutcome> gc(const admin::GcRequest& /*request*/) override { return elsewhere(); }
   Result<coordinator::RunOutcome> run(const coordinator::RunWish& /*wish*/,
                                       const std::function<bool(std::string_view)>& /*show*/,
                                       const StopToken& /*stop*/) override {
@@ -131,7 +129,7 @@ class NodeAdmin final : public gateway::AdminBackend {
 
 }  // namespace
 
-std::unique_ptr<gateway::AdminBackend> make_node_admin(NodeProcess& process) {
+std::unique_ptr<admin::AdminBackend> make_node_admin(NodeProcess& process) {
   return std::make_unique<NodeAdmin>(process);
 }
 

@@ -6,12 +6,12 @@
 
 #include <memory>
 
-#include "gateway/admin_backend.h"
+#include "admin/admin_backend.h"
 
 namespace salvage::app {
 
 class NodeProcess;
 
-std::unique_ptr<gateway::AdminBackend> make_node_admin(NodeProcess& process);
+std::unique_ptr<admin::AdminBackend> make_node_admin(NodeProcess& process);
 
 }  // namespace salvage::app

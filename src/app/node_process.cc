@@ -173,7 +173,7 @@ Result<void> NodeProcess::start_admin() {
   } else {
     backend_ = make_node_admin(*this);
   }
-  ASSIGN_OR_RETURN(admin_, gateway::AdminServer::start(options_.folder, *backend_));
+  ASSIGN_OR_RETURN(admin_, admin::AdminServer::start(options_.folder, *backend_));
   return {};
 }
 

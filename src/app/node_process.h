@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "admin/admin_server.h"
 #include "agent/node_agent.h"
 #include "app/api_service.h"
 #include "app/cluster_view.h"
@@ -31,7 +32,7 @@
 #include "coordinator/coordinator.h"
 #include "discovery/beacon_listener.h"
 #include "discovery/beacon_sender.h"
-#include "gateway/admin_server.h"
+#include "metrics/request_ledger.h"
 #include "pipeline/door.h"
 #include "state/state_db.h"
 #include "store/piece_store.h"
@@ -84,7 +85,7 @@ class NodeProcess {
   Result<coordinator::OpenInvite> invite(coordinator::InviteOptions options);
   agent::NodeAgent& agent() { return *agent_; }
   const ApiService* api() const { return api_.get(); }  // null: not served here
-  gateway::RequestLedger& ledger() { return ledger_; }  // the coordinator's machine only
+  metrics::RequestLedger& ledger() { return ledger_; }  // the coordinator's machine only
   const Machine& machine() const { return *machine_; }
   const Enrolment& enrolment() const { return enrolment_; }
   const ViewKeeper& view() const { return view_; }
@@ -139,14 +140,14 @@ class NodeProcess {
   std::optional<transport::RoutingTransport> transport_;
   std::unique_ptr<coordinator::Coordinator> coordinator_;
   std::unique_ptr<DownloadService> download_;
-  gateway::RequestLedger ledger_;
+  metrics::RequestLedger ledger_;
   std::unique_ptr<ApiService> api_;
   std::unique_ptr<agent::NodeAgent> agent_;
   std::unique_ptr<pipeline::Door> door_;
   std::unique_ptr<discovery::BeaconSender> beacon_;
   std::unique_ptr<discovery::BeaconListener> listener_;
-  std::unique_ptr<gateway::AdminBackend> backend_;
-  std::unique_ptr<gateway::AdminServer> admin_;
+  std::unique_ptr<admin::AdminBackend> backend_;
+  std::unique_ptr<admin::AdminServer> admin_;
   Gate callers_;                       // the door's callbacks that use the coordinator
   std::atomic<bool> started_ = false;  // all parts are there
 

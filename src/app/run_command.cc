@@ -168,7 +168,7 @@ ClusterRunOptions cluster_options(const RunOptions& options, std::string prompt)
 
 Result<void> run(const RunOptions& options, const StopToken& stop) {
   ASSIGN_OR_RETURN(std::string text, read_prompt(options));
-  const gateway::AdminClient client(choose_data_folder(options.data));
+  const admin::AdminClient client(choose_data_folder(options.data));
   if (!options.local && cluster_answers(client, options.session)) {
     return run_on_cluster(client, cluster_options(options, std::move(text)), stop);
   }

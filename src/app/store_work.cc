@@ -28,15 +28,15 @@ Result<ModelId> stored_model(const store::PieceStore& store, const std::string& 
               fmt::format("'{}' is the beginning of several models' ids", name));
 }
 
-Result<gateway::VerifyOutcome> verify_model(NodeProcess& process, const ModelId& model,
-                                            const gateway::Report& report, const StopToken& stop) {
+Result<admin::VerifyOutcome> verify_model(NodeProcess& process, const ModelId& model,
+                                          const admin::Report& report, const StopToken& stop) {
   ASSIGN_OR_RETURN(const model::CatalogueEntry entry, process.store().entry(model));
   const auto progress = [&](std::string_view what, double fraction) {
     return report({.what = "verifying", .name = std::string(what), .fraction = fraction}) &&
            !stop.stop_requested();
   };
   ASSIGN_OR_RETURN(const auto damaged, process.store().verify(model, progress));
-  gateway::VerifyOutcome outcome{.model = model, .name = entry.name};
+  admin::VerifyOutcome outcome{.model = model, .name = entry.name};
   for (const store::ModelUsage& usage : process.store().usage().models) {
     if (usage.model == model) outcome.bytes = usage.bytes();
   }
@@ -47,8 +47,8 @@ Result<gateway::VerifyOutcome> verify_model(NodeProcess& process, const ModelId&
   return outcome;
 }
 
-Result<gateway::GcOutcome> collect_garbage(NodeProcess& process, const gateway::GcRequest& request,
-                                           std::map<ModelId, store::KeptModel> keep) {
+Result<admin::GcOutcome> collect_garbage(NodeProcess& process, const admin::GcRequest& request,
+                                         std::map<ModelId, store::KeptModel> keep) {
   store::GcOptions options;
   options.keep = std::move(keep);
   options.bytes_max = request.bytes_max;
@@ -59,9 +59,9 @@ Result<gateway::GcOutcome> collect_garbage(NodeProcess& process, const gateway::
       process.agent().inventory_changed(entry.id());
     }
   }
-  return gateway::GcOutcome{.bytes_freed = report.bytes_freed,
-                            .dry_run = request.dry_run,
-                            .removed = std::move(report.removed)};
+  return admin::GcOutcome{.bytes_freed = report.bytes_freed,
+                          .dry_run = request.dry_run,
+                          .removed = std::move(report.removed)};
 }
 
 }  // namespace salvage::app

@@ -2,9 +2,9 @@
 
 // What every machine's administration can do with the weights on its own disk.
 
+#include "admin/admin_backend.h"
 #include "base/result.h"
 #include "base/stop.h"
-#include "gateway/admin_backend.h"
 #include "store/piece_store.h"
 
 namespace salvage::app {
@@ -18,10 +18,10 @@ bool is_path(const std::string& model);
 // The model named so among those in this machine's store.
 Result<ModelId> stored_model(const store::PieceStore& store, const std::string& name);
 
-Result<gateway::VerifyOutcome> verify_model(NodeProcess& process, const ModelId& model,
-                                            const gateway::Report& report, const StopToken& stop);
+Result<admin::VerifyOutcome> verify_model(NodeProcess& process, const ModelId& model,
+                                          const admin::Report& report, const StopToken& stop);
 
-Result<gateway::GcOutcome> collect_garbage(NodeProcess& process, const gateway::GcRequest& request,
-                                           std::map<ModelId, store::KeptModel> keep);
+Result<admin::GcOutcome> collect_garbage(NodeProcess& process, const admin::GcRequest& request,
+                                         std::map<ModelId, store::KeptModel> keep);
 
 }  // namespace salvage::app

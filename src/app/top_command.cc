@@ -32,7 +32,7 @@ struct Look {  // NOLINT(bugprone-exception-escape)
   Json requests;
 };
 
-Result<Look> look_at(const gateway::AdminClient& client) {
+Result<Look> look_at(const admin::AdminClient& client) {
   Look look;
   ASSIGN_OR_RETURN(const std::string cluster, client.get("glance"));
   ASSIGN_OR_RETURN(const std::string requests, client.get("requests"));
@@ -78,7 +78,7 @@ bool wants_to_leave(const std::optional<char>& key) {
 }
 
 Result<void> show_live(const TopOptions& options, const StopToken& stop) {
-  const gateway::AdminClient client = client_of(options.ask);
+  const admin::AdminClient client = client_of(options.ask);
   ASSIGN_OR_RETURN(Look look, look_at(client));  // before the screen is taken
   LiveScreen screen;
   const SteadyClock clock;

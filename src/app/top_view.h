@@ -1,6 +1,6 @@
 #pragma once
 
-// What `salvage top` shows, from the two answers that it asks for (gateway/glance_json.h):
+// What `salvage top` shows, from the two answers that it asks for (metrics/glance_json.h):
 // machines, models, and requests with the way that each has come:
 //   queued 2nd
 //   queued 3.2 s -> reading prompt 812/2048 (41.0 tok/s)

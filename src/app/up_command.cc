@@ -21,7 +21,7 @@ namespace {
 
 struct UpOptions {
   NodeOptions node;
-  gateway::LoadRequest load;
+  admin::LoadRequest load;
   std::string model;
   DownloadOptions download;
   std::string listen = "127.0.0.1";
@@ -44,14 +44,14 @@ Result<std::string> invite_text(NodeProcess& process) {
 }
 
 // A model that is loaded already stays as it is, unless told where its layers are to go.
-Result<void> load_first(NodeProcess& process, gateway::LoadRequest request,
-                        const std::string& model, const StopToken& stop) {
+Result<void> load_first(NodeProcess& process, admin::LoadRequest request, const std::string& model,
+                        const StopToken& stop) {
   request.if_needed = !request.places();
   set_model(request, model);
   LoadProgress progress(process.clock(), LoadProgress::Form::kAuto);
   const auto loaded = load_model(
       process, request,
-      [&](const gateway::WorkProgress& work) {
+      [&](const admin::WorkProgress& work) {
         progress.update(view_of(work));
         return true;
       },

@@ -19,9 +19,9 @@ std::int64_t whole_ms(double ms) {
 
 }  // namespace
 
-void log_request(const RequestRecord& record) {
+void log_request(const metrics::RequestRecord& record) {
   if (!kLog.enabled(LogLevel::kDebug)) return;
-  const RequestFacts& facts = record.facts;
+  const metrics::RequestFacts& facts = record.facts;
   kLog.debug("request", {{"req", facts.id},
                          {"endpoint", facts.asked()},
                          {"model", facts.model},

@@ -11,13 +11,14 @@
 #include "api/events.h"
 #include "base/clock.h"
 #include "base/stop.h"
-#include "gateway/request_ledger.h"
+#include "metrics/request_ledger.h"
 
 namespace salvage::gateway {
 
 class AnswerWatch {
  public:
-  AnswerWatch(RequestLedger& ledger, const Clock& clock, RequestFacts facts, TimePoint begun)
+  AnswerWatch(metrics::RequestLedger& ledger, const Clock& clock, metrics::RequestFacts facts,
+              TimePoint begun)
       : ledger_(ledger), clock_(clock), live_(ledger.begin(std::move(facts), begun)) {}
   ~AnswerWatch();
   AnswerWatch(const AnswerWatch&) = delete;
@@ -30,14 +31,14 @@ class AnswerWatch {
   void close();
 
  private:
-  RequestLedger& ledger_;
+  metrics::RequestLedger& ledger_;
   const Clock& clock_;
-  const std::shared_ptr<LiveRequest> live_;  // shared with the ledger
+  const std::shared_ptr<metrics::LiveRequest> live_;  // shared with the ledger
   std::string error_;
   bool closed_ = false;
 };
 
 // One line a request, with its figures and nothing of its text.
-void log_request(const RequestRecord& record);
+void log_request(const metrics::RequestRecord& record);
 
 }  // namespace salvage::gateway

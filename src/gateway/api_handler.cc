@@ -13,7 +13,7 @@
 #include "api/server_bodies.h"
 #include "base/random.h"
 #include "gateway/prompt_tokens.h"
-#include "gateway/web_origin.h"
+#include "http/web_origin.h"
 
 namespace salvage::gateway {
 namespace {
@@ -23,7 +23,7 @@ constexpr std::size_t kRequestIdBytesMax = 128;
 constexpr std::size_t kWriteBytes = 16384;
 
 // The client's own name for the request, if it is one that may stand in a header and a log.
-std::string request_id_of(const HttpRequest& request) {
+std::string request_id_of(const http::HttpRequest& request) {
   const std::string_view theirs = request.header("x-request-id");
   const bool good =
       !theirs.empty() && theirs.size() <= kRequestIdBytesMax &&
@@ -35,7 +35,7 @@ std::string request_id_of(const HttpRequest& request) {
 }  // namespace
 
 struct ApiHandler::Call {
-  Call(const HttpRequest& http_request, TimePoint now)
+  Call(const http::HttpRequest& http_request, TimePoint now)
       : request(http_request),
         begun(now),
         id(request_id_of(http_request)),
@@ -44,20 +44,20 @@ struct ApiHandler::Call {
              .target = http_request.target,
              .has_anthropic_version = !http_request.header("anthropic-version").empty()})) {}
 
-  HttpReply error(const api::ApiError& error) const {
+  http::HttpReply error(const api::ApiError& error) const {
     api::ErrorAnswer answer = api::render_error(error, route.dress, id);
-    HttpReply reply{.status = answer.status, .body = std::move(answer.body)};
+    http::HttpReply reply{.status = answer.status, .body = std::move(answer.body)};
     reply.headers = std::move(answer.headers);
     put_id(reply);
     return reply;
   }
-  HttpReply json(std::string body, const char* content_type = "application/json") const {
-    HttpReply reply{.content_type = content_type, .body = std::move(body)};
+  http::HttpReply json(std::string body, const char* content_type = "application/json") const {
+    http::HttpReply reply{.content_type = content_type, .body = std::move(body)};
     put_id(reply);
     return reply;
   }
   // Anthropic's clients look for it under another name.
-  void put_id(HttpReply& reply) const {
+  void put_id(http::HttpReply& reply) const {
     reply.headers.emplace_back("x-request-id", id);
     if (route.dress == api::Dress::kAnthropic) reply.headers.emplace_back("request-id", id);
   }
@@ -66,7 +66,7 @@ struct ApiHandler::Call {
     return route.match ? std::optional(route.match->route) : std::nullopt;
   }
 
-  const HttpRequest& request;
+  const http::HttpRequest& request;
   const TimePoint begun;
   const std::string id;
   const api::RouteAnswer route;
@@ -97,7 +97,7 @@ struct ApiHandler::Making {
   Duration ping_time{};  // 0: no pings
 };
 
-ApiHandler::ApiHandler(ApiOptions options, ServingBackend& backend, RequestLedger& ledger,
+ApiHandler::ApiHandler(ApiOptions options, ServingBackend& backend, metrics::RequestLedger& ledger,
                        const Clock& clock)
     : options_(std::move(options)),
       keys_(options_.key_digests, options_.keys_required),
@@ -107,9 +107,9 @@ ApiHandler::ApiHandler(ApiOptions options, ServingBackend& backend, RequestLedge
       server_info_(backend, ledger, clock, options_.fingerprint),
       admission_(options_.answers_max) {}
 
-std::optional<HttpReply> ApiHandler::refuse(const HttpRequest& head) {
+std::optional<http::HttpReply> ApiHandler::refuse(const http::HttpRequest& head) {
   const Call call(head, clock_.now());
-  std::optional<HttpReply> reply;
+  std::optional<http::HttpReply> reply;
   if (!call.route.match) {
     reply = call.error(call.route.match.error());
   } else if (!call.route.match->is_public) {
@@ -121,17 +121,17 @@ std::optional<HttpReply> ApiHandler::refuse(const HttpRequest& head) {
 }
 
 // Where a key is asked for, a strange page has none to send.
-std::optional<HttpReply> ApiHandler::refuse_stranger(const Call& call) const {
+std::optional<http::HttpReply> ApiHandler::refuse_stranger(const Call& call) const {
   if (keys_.required()) return std::nullopt;
-  const bool is_strange = has_foreign_origin(call.request) ||
-                          (options_.this_machine_only && has_foreign_host(call.request));
+  const bool is_strange = http::has_foreign_origin(call.request) ||
+                          (options_.this_machine_only && http::has_foreign_host(call.request));
   if (!is_strange) return std::nullopt;
   return call.error({.kind = api::ErrorKind::kForeignOrigin,
                      .message = "This comes from a web page of another server, or asks for another "
                                 "server's name; start `salvage up` with --api-key to allow it."});
 }
 
-std::optional<HttpReply> ApiHandler::refuse_key(const Call& call) const {
+std::optional<http::HttpReply> ApiHandler::refuse_key(const Call& call) const {
   switch (keys_.check(call.request)) {
     case KeyCheck::kGood:
       return std::nullopt;
@@ -146,15 +146,15 @@ std::optional<HttpReply> ApiHandler::refuse_key(const Call& call) const {
                      .message = "This API key is not one of this server's."});
 }
 
-HttpReply ApiHandler::answer(const HttpRequest& request, const StopToken& gone) {
+http::HttpReply ApiHandler::answer(const http::HttpRequest& request, const StopToken& gone) {
   const Call call(request, clock_.now());
-  HttpReply reply = call.route.match ? dispatch(call, *call.route.match, gone)
-                                     : call.error(call.route.match.error());
+  http::HttpReply reply = call.route.match ? dispatch(call, *call.route.match, gone)
+                                           : call.error(call.route.match.error());
   ledger_.count_reply(call.endpoint(), reply.status);
   return reply;
 }
 
-HttpReply ApiHandler::broken(int status, std::string_view target) {
+http::HttpReply ApiHandler::broken(int status, std::string_view target) {
   const api::RouteAnswer route = api::match_route({.method = "GET", .target = target});
   api::ApiError error{.kind = api::ErrorKind::kInvalidValue, .message = "This is no HTTP request."};
   if (status == 404) error = {.kind = api::ErrorKind::kUnknownUrl, .message = "No such URL."};
@@ -168,14 +168,14 @@ HttpReply ApiHandler::broken(int status, std::string_view target) {
   }
   if (status == 500) error = {.kind = api::ErrorKind::kInternal, .message = "The request failed."};
   api::ErrorAnswer answer = api::render_error(error, route.dress, "");
-  HttpReply reply{.status = status, .body = std::move(answer.body)};
+  http::HttpReply reply{.status = status, .body = std::move(answer.body)};
   reply.headers = std::move(answer.headers);
   ledger_.count_reply(std::nullopt, status);
   return reply;
 }
 
-HttpReply ApiHandler::dispatch(const Call& call, const api::RouteMatch& match,
-                               const StopToken& gone) {
+http::HttpReply ApiHandler::dispatch(const Call& call, const api::RouteMatch& match,
+                                     const StopToken& gone) {
   switch (match.route) {
     case api::Route::kPage:
       return page(call, match);
@@ -217,7 +217,7 @@ HttpReply ApiHandler::dispatch(const Call& call, const api::RouteMatch& match,
   return call.error({.kind = api::ErrorKind::kInternal, .message = "This route has no answer."});
 }
 
-HttpReply ApiHandler::page(const Call& call, const api::RouteMatch& match) {
+http::HttpReply ApiHandler::page(const Call& call, const api::RouteMatch& match) {
   auto reply =
       page_reply(*options_.page, {.path = match.argument,
                                   .accept = call.request.header("accept"),
@@ -228,7 +228,7 @@ HttpReply ApiHandler::page(const Call& call, const api::RouteMatch& match) {
       {.kind = api::ErrorKind::kUnknownUrl, .message = "The page has no file of this name."});
 }
 
-HttpReply ApiHandler::info(const Call& call, const api::RouteMatch& match) {
+http::HttpReply ApiHandler::info(const Call& call, const api::RouteMatch& match) {
   if (match.route == api::Route::kMetrics) {
     return call.json(server_info_.metrics(), "text/plain; version=0.0.4; charset=utf-8");
   }
@@ -239,7 +239,7 @@ HttpReply ApiHandler::info(const Call& call, const api::RouteMatch& match) {
 }
 
 // What others ask, and how the cluster does: nobody's business but the owner's.
-HttpReply ApiHandler::administer(const Call& call, const api::RouteMatch& match) {
+http::HttpReply ApiHandler::administer(const Call& call, const api::RouteMatch& match) {
   if (!keys_.may_administer(call.request)) {
     return call.error({.kind = api::ErrorKind::kScopeMissing,
                        .message = "This is answered to who sends a key of this server, and "
@@ -255,7 +255,7 @@ HttpReply ApiHandler::administer(const Call& call, const api::RouteMatch& match)
   return call.json(api::cancelled_body(match.argument));
 }
 
-HttpReply ApiHandler::models(const Call& call, const api::RouteMatch& match) {
+http::HttpReply ApiHandler::models(const Call& call, const api::RouteMatch& match) {
   const std::vector<api::ModelEntry> models = backend_.models();
   if (match.route == api::Route::kModels) {
     return call.json(api::models_body(models, call.route.dress));
@@ -269,8 +269,8 @@ api::Parsed<api::GenerateRequest> ApiHandler::parse(const Call& call, api::Diale
   return api::parse_request(dialect, call.request.body);
 }
 
-RequestFacts ApiHandler::facts_of(const Call& call) const {
-  RequestFacts facts;
+metrics::RequestFacts ApiHandler::facts_of(const Call& call) const {
+  metrics::RequestFacts facts;
   facts.id = call.id;
   facts.endpoint = call.endpoint().value_or(api::Route::kPage);
   facts.who = keys_.name_of(call.request);
@@ -278,14 +278,16 @@ RequestFacts ApiHandler::facts_of(const Call& call) const {
   return facts;
 }
 
-HttpReply ApiHandler::refused(const Call& call, RequestFacts facts, const api::ApiError& error) {
+http::HttpReply ApiHandler::refused(const Call& call, metrics::RequestFacts facts,
+                                    const api::ApiError& error) {
   log_request(
       ledger_.refuse(std::move(facts), api::facts_of(error.kind).code, call.begun, clock_.now()));
   return call.error(error);
 }
 
-HttpReply ApiHandler::generate(const Call& call, api::Dialect dialect, const StopToken& gone) {
-  RequestFacts facts = facts_of(call);
+http::HttpReply ApiHandler::generate(const Call& call, api::Dialect dialect,
+                                     const StopToken& gone) {
+  metrics::RequestFacts facts = facts_of(call);
   auto request = parse(call, dialect);
   if (!request) return refused(call, std::move(facts), request.error());
   facts.stream = request->stream;
@@ -316,8 +318,8 @@ HttpReply ApiHandler::generate(const Call& call, api::Dialect dialect, const Sto
       std::move(*answer));
   making->ping_time =
       request->ping_seconds ? std::chrono::seconds(*request->ping_seconds) : options_.ping_time;
-  HttpReply reply = request->stream ? stream(std::move(info), making)
-                                    : whole(call, std::move(info), *making, gone);
+  http::HttpReply reply = request->stream ? stream(std::move(info), making)
+                                          : whole(call, std::move(info), *making, gone);
   call.put_id(reply);
   reply.headers.emplace_back("x-salvage-model", model->name);
   return reply;
@@ -335,11 +337,11 @@ api::AnswerInfo ApiHandler::info_of(const Call& call, const api::GenerateRequest
   return info;
 }
 
-HttpReply ApiHandler::stream(api::AnswerInfo info, std::shared_ptr<Making> making) const {
-  HttpReply reply{.content_type = "text/event-stream; charset=utf-8"};
+http::HttpReply ApiHandler::stream(api::AnswerInfo info, std::shared_ptr<Making> making) const {
+  http::HttpReply reply{.content_type = "text/event-stream; charset=utf-8"};
   reply.headers.emplace_back("Cache-Control", "no-cache");
   reply.headers.emplace_back("X-Accel-Buffering", "no");
-  reply.stream = [this, info = std::move(info), making = std::move(making)](HttpBody& body,
+  reply.stream = [this, info = std::move(info), making = std::move(making)](http::HttpBody& body,
                                                                             const StopToken& gone) {
     const std::stop_callback forsake(gone, [&making] { making->answer->forsake(); });
     const auto stream = api::AnswerStream::make(info);
@@ -367,8 +369,8 @@ std::string ApiHandler::next_frames(api::AnswerStream& stream, Making& making) c
   return frames.empty() && !stream.ended() ? stream.ping() : frames;
 }
 
-HttpReply ApiHandler::whole(const Call& call, api::AnswerInfo info, Making& making,
-                            const StopToken& gone) const {
+http::HttpReply ApiHandler::whole(const Call& call, api::AnswerInfo info, Making& making,
+                                  const StopToken& gone) const {
   const std::stop_callback forsake(gone, [&making] { making.answer->forsake(); });
   api::WholeAnswer whole(std::move(info));
   whole.take(api::Accepted{making.answer->prompt_tokens()});
@@ -380,10 +382,10 @@ HttpReply ApiHandler::whole(const Call& call, api::AnswerInfo info, Making& maki
   }
   making.watch->close();
   if (whole.failure()) return call.error(*whole.failure());
-  return HttpReply{.body = whole.body()};
+  return http::HttpReply{.body = whole.body()};
 }
 
-HttpReply ApiHandler::count_tokens(const Call& call, api::Dialect dialect) {
+http::HttpReply ApiHandler::count_tokens(const Call& call, api::Dialect dialect) {
   const auto request = parse(call, dialect);
   if (!request) return call.error(request.error());
   const auto model = ready_model(backend_, request->model);
@@ -395,7 +397,7 @@ HttpReply ApiHandler::count_tokens(const Call& call, api::Dialect dialect) {
                                                       : api::input_tokens_body(tokens));
 }
 
-HttpReply ApiHandler::tokenize(const Call& call) {
+http::HttpReply ApiHandler::tokenize(const Call& call) {
   const auto wish = api::parse_tokenize(call.request.body);
   if (!wish) return call.error(wish.error());
   const auto model = ready_model(backend_, "");
@@ -410,7 +412,7 @@ HttpReply ApiHandler::tokenize(const Call& call) {
   return call.json(api::pieces_body(pieces));
 }
 
-HttpReply ApiHandler::detokenize(const Call& call) {
+http::HttpReply ApiHandler::detokenize(const Call& call) {
   const auto tokens = api::parse_detokenize(call.request.body);
   if (!tokens) return call.error(tokens.error());
   const auto model = ready_model(backend_, "");
@@ -420,7 +422,7 @@ HttpReply ApiHandler::detokenize(const Call& call) {
   return call.json(api::content_body(text));
 }
 
-HttpReply ApiHandler::apply_template(const Call& call) {
+http::HttpReply ApiHandler::apply_template(const Call& call) {
   const auto request = parse(call, api::Dialect::kChat);
   if (!request) return call.error(request.error());
   const auto model = ready_model(backend_, request->model);

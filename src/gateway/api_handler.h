@@ -22,11 +22,11 @@
 #include "gateway/answer_watch.h"
 #include "gateway/api_keys.h"
 #include "gateway/generate_answer.h"
-#include "gateway/http_service.h"
 #include "gateway/page.h"
-#include "gateway/request_ledger.h"
 #include "gateway/server_info.h"
 #include "gateway/serving_backend.h"
+#include "http/http_service.h"
+#include "metrics/request_ledger.h"
 
 namespace salvage::gateway {
 
@@ -41,46 +41,47 @@ struct ApiOptions {
   const Page* page = &built_in_page();    // outlives the handler
 };
 
-class ApiHandler final : public HttpHandler {
+class ApiHandler final : public http::HttpHandler {
  public:
-  ApiHandler(ApiOptions options, ServingBackend& backend, RequestLedger& ledger,
+  ApiHandler(ApiOptions options, ServingBackend& backend, metrics::RequestLedger& ledger,
              const Clock& clock);
 
-  std::optional<HttpReply> refuse(const HttpRequest& head) override;
-  HttpReply answer(const HttpRequest& request, const StopToken& gone) override;
-  HttpReply broken(int status, std::string_view target) override;
+  std::optional<http::HttpReply> refuse(const http::HttpRequest& head) override;
+  http::HttpReply answer(const http::HttpRequest& request, const StopToken& gone) override;
+  http::HttpReply broken(int status, std::string_view target) override;
 
  private:
   struct Call;  // one request, its id, and how its errors are dressed
 
-  std::optional<HttpReply> refuse_stranger(const Call& call) const;
-  std::optional<HttpReply> refuse_key(const Call& call) const;
-  HttpReply dispatch(const Call& call, const api::RouteMatch& match, const StopToken& gone);
-  HttpReply page(const Call& call, const api::RouteMatch& match);
-  HttpReply info(const Call& call, const api::RouteMatch& match);
-  HttpReply administer(const Call& call, const api::RouteMatch& match);
-  HttpReply models(const Call& call, const api::RouteMatch& match);
-  RequestFacts facts_of(const Call& call) const;
-  HttpReply refused(const Call& call, RequestFacts facts, const api::ApiError& error);
-  HttpReply generate(const Call& call, api::Dialect dialect, const StopToken& gone);
-  HttpReply count_tokens(const Call& call, api::Dialect dialect);
-  HttpReply tokenize(const Call& call);
-  HttpReply detokenize(const Call& call);
-  HttpReply apply_template(const Call& call);
+  std::optional<http::HttpReply> refuse_stranger(const Call& call) const;
+  std::optional<http::HttpReply> refuse_key(const Call& call) const;
+  http::HttpReply dispatch(const Call& call, const api::RouteMatch& match, const StopToken& gone);
+  http::HttpReply page(const Call& call, const api::RouteMatch& match);
+  http::HttpReply info(const Call& call, const api::RouteMatch& match);
+  http::HttpReply administer(const Call& call, const api::RouteMatch& match);
+  http::HttpReply models(const Call& call, const api::RouteMatch& match);
+  metrics::RequestFacts facts_of(const Call& call) const;
+  http::HttpReply refused(const Call& call, metrics::RequestFacts facts,
+                          const api::ApiError& error);
+  http::HttpReply generate(const Call& call, api::Dialect dialect, const StopToken& gone);
+  http::HttpReply count_tokens(const Call& call, api::Dialect dialect);
+  http::HttpReply tokenize(const Call& call);
+  http::HttpReply detokenize(const Call& call);
+  http::HttpReply apply_template(const Call& call);
   api::Parsed<api::GenerateRequest> parse(const Call& call, api::Dialect dialect);
   api::AnswerInfo info_of(const Call& call, const api::GenerateRequest& request,
                           const ReadyModel& model, const GeneratedAnswer& answer) const;
   // What is held as long as an answer is made; shared, for it outlives the call that began it.
   struct Making;
-  HttpReply stream(api::AnswerInfo info, std::shared_ptr<Making> making) const;
+  http::HttpReply stream(api::AnswerInfo info, std::shared_ptr<Making> making) const;
   std::string next_frames(api::AnswerStream& stream, Making& making) const;
-  HttpReply whole(const Call& call, api::AnswerInfo info, Making& making,
-                  const StopToken& gone) const;
+  http::HttpReply whole(const Call& call, api::AnswerInfo info, Making& making,
+                        const StopToken& gone) const;
 
   const ApiOptions options_;
   const ApiKeys keys_;
   ServingBackend& backend_;
-  RequestLedger& ledger_;
+  metrics::RequestLedger& ledger_;
   const Clock& clock_;
   const ServerInfo server_info_;
   Admission admission_;

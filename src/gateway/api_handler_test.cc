@@ -16,8 +16,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/utf8.h"
-#include "gateway/http_service.h"
-#include "gateway/pair_listener.h"
+#include "http/http_service.h"
+#include "http/pair_listener.h"
 #include "pipeline/scheduler_limits.h"
 #include "sim/fake_serving.h"
 
@@ -89,10 +89,10 @@ class Api : public ::testing::Test {
   void open_door() {
     service_.reset();
     pairs_.open();
-    HttpServiceOptions http;
-    http.listener = std::make_unique<PairListener>(pairs_);
+    http::HttpServiceOptions http;
+    http.listener = std::make_unique<http::PairListener>(pairs_);
     http.clock = &clock_;
-    service_ = HttpService::start(std::move(http), *handler_);
+    service_ = http::HttpService::start(std::move(http), *handler_);
   }
   ~Api() override {
     if (serving_) serving_->gate().open();
@@ -101,14 +101,14 @@ class Api : public ::testing::Test {
 
   int begin(std::string_view path, const json& body) {
     const int client = clients_.connect();
-    say(client, post(path, body));
+    http::say(client, post(path, body));
     return client;
   }
   json ask(std::string_view path, const json& body) {
     const int client = begin(path, body);
     std::string answer;
     while (!json::accept(after_head(answer))) {
-      const std::string more = hear(client, 65536, "}");
+      const std::string more = http::hear(client, 65536, "}");
       if (more.empty()) break;
       answer += more;
     }
@@ -133,12 +133,12 @@ class Api : public ::testing::Test {
   }
 
   SteadyClock clock_;
-  Pairs pairs_;
-  PairClients clients_{pairs_};
+  http::Pairs pairs_;
+  http::PairClients clients_{pairs_};
   std::unique_ptr<sim::FakeServing> serving_;
-  RequestLedger ledger_;
+  metrics::RequestLedger ledger_;
   std::unique_ptr<ApiHandler> handler_;
-  std::unique_ptr<HttpService> service_;
+  std::unique_ptr<http::HttpService> service_;
 };
 
 // Prompts of 400 tokens in chunks of at most 16: 25 steps or more.
@@ -219,7 +219,7 @@ TEST_P(Gone, before_its_turn_is_never_computed) {
   clients_.close(second);
   ASSERT_TRUE(soon([&] { return serving_->asked() == 1; }));
   serving_->gate().open();
-  EXPECT_THAT(hear(first, SIZE_MAX, "[DONE]"), HasSubstr("[DONE]"));
+  EXPECT_THAT(http::hear(first, SIZE_MAX, "[DONE]"), HasSubstr("[DONE]"));
   (void)ask("/v1/completions", prompt(30, 'c', 1, false));
   expect_rows(*serving_, 10 + 1 + 30);
 }
@@ -230,17 +230,17 @@ TEST_F(Api, more_than_may_wait_are_told_when_to_come_back) {
   std::vector<int> waiting;
   for (int i = 0; i < 4; ++i) {
     waiting.push_back(begin("/v1/completions", prompt(10, 'a', 3, true)));
-    EXPECT_THAT(hear(waiting.back(), SIZE_MAX, ": ping"), HasSubstr("200 OK"));
+    EXPECT_THAT(http::hear(waiting.back(), SIZE_MAX, ": ping"), HasSubstr("200 OK"));
   }
   const int fifth =
       begin("/v1/chat/completions", {{"messages", {{{"role", "user"}, {"content", "hello"}}}}});
-  const std::string refusal = hear(fifth);
+  const std::string refusal = http::hear(fifth);
   EXPECT_THAT(refusal, StartsWith("HTTP/1.1 429"));
   EXPECT_THAT(refusal, HasSubstr("retry-after: "));
   EXPECT_THAT(refusal, HasSubstr("queue_full"));
   serving_->gate().open();
   for (const int client : waiting) {
-    EXPECT_THAT(hear(client, SIZE_MAX, "[DONE]"), HasSubstr("[DONE]"));
+    EXPECT_THAT(http::hear(client, SIZE_MAX, "[DONE]"), HasSubstr("[DONE]"));
   }
   ASSERT_TRUE(soon([&] { return serving_->running() == 0; }));
   EXPECT_TRUE(ask("/v1/completions", prompt(10, 'a', 3, false)).contains("choices"));
@@ -253,7 +253,7 @@ TEST_F(Api, who_reads_nothing_costs_only_itself) {
   ASSERT_TRUE(soon([&] { return serving_->stats(2).rows == 10 + 2499; }));
   ASSERT_TRUE(soon([&] { return serving_->running() == 0; }));
   EXPECT_TRUE(ask("/v1/completions", prompt(10, 'b', 3, false)).contains("choices"));
-  std::string answer = hear(slow, SIZE_MAX, "data: [DONE]\n\n\r\n0\r\n\r\n");
+  std::string answer = http::hear(slow, SIZE_MAX, "data: [DONE]\n\n\r\n0\r\n\r\n");
   EXPECT_THAT(answer, HasSubstr("data: [DONE]"));
   EXPECT_EQ(frames(unchunked(after_head(answer))).back()["choices"][0]["finish_reason"], "length");
 }
@@ -267,7 +267,7 @@ TEST_F(Api, a_stream_is_the_whole_answer_in_whole_characters) {
     const json whole = ask("/v1/chat/completions", body);
     body["stream"] = true;
     const int client = begin("/v1/chat/completions", body);
-    const std::string answer = hear(client, SIZE_MAX, "[DONE]\n\n\r\n0\r\n\r\n");
+    const std::string answer = http::hear(client, SIZE_MAX, "[DONE]\n\n\r\n0\r\n\r\n");
     std::string text;
     for (const json& frame : frames(unchunked(after_head(answer)))) {
       const json& delta = frame["choices"][0]["delta"];
@@ -340,12 +340,12 @@ TEST_F(Api, all_sequences_are_free_after_many_have_gone) {
   ASSERT_TRUE(soon([&] { return serving_->asked() == 4; }));
   serving_->gate().let(8);
   for (const int client : clients) {
-    EXPECT_THAT(hear(client, SIZE_MAX, ": salvage"), HasSubstr(": salvage"))
+    EXPECT_THAT(http::hear(client, SIZE_MAX, ": salvage"), HasSubstr(": salvage"))
         << "its prompt is read";
   }
   serving_->gate().open();
   for (const int client : clients) {
-    EXPECT_THAT(hear(client, SIZE_MAX, "[DONE]"), HasSubstr("[DONE]"));
+    EXPECT_THAT(http::hear(client, SIZE_MAX, "[DONE]"), HasSubstr("[DONE]"));
   }
 }
 

@@ -34,7 +34,7 @@ std::string_view trimmed(std::string_view text) {
 
 }  // namespace
 
-std::string key_of(const HttpRequest& request) {
+std::string key_of(const http::HttpRequest& request) {
   const std::string_view authorization = trimmed(request.header("authorization"));
   if (authorization.size() > kBearer.size() && starts_with_ignoring_case(authorization, kBearer)) {
     return std::string(trimmed(authorization.substr(kBearer.size())));
@@ -66,20 +66,20 @@ bool is_this_machine(std::string_view peer) {
   return ip && is_loopback(*ip);
 }
 
-std::string ApiKeys::name_of(const HttpRequest& request) const {
+std::string ApiKeys::name_of(const http::HttpRequest& request) const {
   constexpr std::size_t kDigits = 8;
   const std::string key = key_of(request);
   if (key.empty() || !is_known(key)) return {};
   return "key-" + digest_of(key).substr(0, kDigits);
 }
 
-bool ApiKeys::may_administer(const HttpRequest& request) const {
+bool ApiKeys::may_administer(const http::HttpRequest& request) const {
   const std::string key = key_of(request);
   if (!key.empty() && is_known(key)) return true;
   return !required_ && is_this_machine(request.peer);
 }
 
-KeyCheck ApiKeys::check(const HttpRequest& request) const {
+KeyCheck ApiKeys::check(const http::HttpRequest& request) const {
   const std::string key = key_of(request);
   if (key.empty()) return required_ ? KeyCheck::kMissing : KeyCheck::kGood;
   if (is_known(key)) return KeyCheck::kGood;

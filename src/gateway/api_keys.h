@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gateway/http_service.h"
+#include "http/http_service.h"
 
 namespace salvage::gateway {
 
@@ -20,14 +20,14 @@ class ApiKeys {
   ApiKeys(std::vector<std::string> digests, bool required)
       : digests_(std::move(digests)), required_(required) {}
 
-  KeyCheck check(const HttpRequest& request) const;
+  KeyCheck check(const http::HttpRequest& request) const;
   bool required() const { return required_; }
   // Whose request it is, for lists and logs: "key-1a2b3c4d", of the key's digest; empty if nobody
   // had to say.
-  std::string name_of(const HttpRequest& request) const;
+  std::string name_of(const http::HttpRequest& request) const;
   // Whether it may see and end what others do: with a key, or from this machine where none is
   // asked for.
-  bool may_administer(const HttpRequest& request) const;
+  bool may_administer(const http::HttpRequest& request) const;
 
   static std::string digest_of(std::string_view key);
 
@@ -42,6 +42,6 @@ class ApiKeys {
 bool is_this_machine(std::string_view peer);
 
 // What a client sent, from the first of: Authorization: Bearer, x-api-key, api-key. Empty: nothing.
-std::string key_of(const HttpRequest& request);
+std::string key_of(const http::HttpRequest& request);
 
 }  // namespace salvage::gateway

@@ -7,8 +7,8 @@
 namespace salvage::gateway {
 namespace {
 
-HttpRequest with(const std::string& name, const std::string& value) {
-  HttpRequest request;
+http::HttpRequest with(const std::string& name, const std::string& value) {
+  http::HttpRequest request;
   request.headers.emplace_back(name, value);
   return request;
 }

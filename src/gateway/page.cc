@@ -81,17 +81,17 @@ std::string content_policy(const Page& page) {
       page.script_hashes);
 }
 
-HttpReply text_reply(std::string_view type, std::string_view body) {
-  HttpReply reply{.content_type = std::string(type), .body = std::string(body)};
+http::HttpReply text_reply(std::string_view type, std::string_view body) {
+  http::HttpReply reply{.content_type = std::string(type), .body = std::string(body)};
   reply.headers = {
       {"Cache-Control", "no-cache"}, {"Vary", "Accept"}, {"X-Content-Type-Options", "nosniff"}};
   return reply;
 }
 
-HttpReply file_reply(const Page& page, const PageFile& file, const PageWish& wish) {
+http::HttpReply file_reply(const Page& page, const PageFile& file, const PageWish& wish) {
   const bool is_gzip = !file.gzip.empty() && names(wish.accept_encoding, "gzip");
   const std::string tag = fmt::format("\"{}{}\"", file.hash, is_gzip ? "-gz" : "");
-  HttpReply reply{.content_type = std::string(file.type)};
+  http::HttpReply reply{.content_type = std::string(file.type)};
   reply.headers = {
       {"ETag", tag},
       {"Cache-Control", std::string(file.has_hash_in_name ? kForEver : "no-cache")},
@@ -117,7 +117,7 @@ const PageFile* find_file(const Page& page, std::string_view path) {
 
 }  // namespace
 
-std::optional<HttpReply> page_reply(const Page& page, const PageWish& wish) {
+std::optional<http::HttpReply> page_reply(const Page& page, const PageWish& wish) {
   const bool is_browser = names(wish.accept, "text/html");
   if (wish.path == "/" && !is_browser) {
     return names(wish.accept, "application/json") ? text_reply("application/json", kForPrograms)

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "gateway/http_service.h"
+#include "http/http_service.h"
 
 namespace salvage::gateway {
 
@@ -42,6 +42,6 @@ struct PageWish {
 };
 
 // None: there is no such file.
-std::optional<HttpReply> page_reply(const Page& page, const PageWish& wish);
+std::optional<http::HttpReply> page_reply(const Page& page, const PageWish& wish);
 
 }  // namespace salvage::gateway

@@ -28,19 +28,19 @@ constexpr PageFile kFiles[] = {
 constexpr Page kPage{.files = kFiles, .script_hashes = "'sha256-abc'"};
 constexpr Page kNoPage{.missing_because = "there was no Node.js."};
 
-std::string header(const HttpReply& reply, std::string_view name) {
+std::string header(const http::HttpReply& reply, std::string_view name) {
   for (const auto& [key, value] : reply.headers) {
     if (key == name) return value;
   }
   return "";
 }
 
-HttpReply reply(const Page& page, const PageWish& wish) {
-  return page_reply(page, wish).value_or(HttpReply{.status = 404});
+http::HttpReply reply(const Page& page, const PageWish& wish) {
+  return page_reply(page, wish).value_or(http::HttpReply{.status = 404});
 }
 
 TEST(Page, a_browser_gets_the_page) {
-  const HttpReply got = reply(kPage, {.path = "/", .accept = kBrowser});
+  const http::HttpReply got = reply(kPage, {.path = "/", .accept = kBrowser});
   EXPECT_EQ(got.status, 200);
   EXPECT_EQ(got.content_type, "text/html");
   EXPECT_EQ(got.body, "<p>");
@@ -51,7 +51,7 @@ TEST(Page, a_browser_gets_the_page) {
 TEST(Page, curl_is_told_where_the_api_is_and_a_program_gets_json) {
   EXPECT_THAT(reply(kPage, {.path = "/", .accept = "*/*"}).body, HasSubstr("/v1/models"));
   EXPECT_THAT(reply(kPage, {.path = "/"}).body, HasSubstr("/v1/chat/completions"));
-  const HttpReply json = reply(kPage, {.path = "/", .accept = "application/json"});
+  const http::HttpReply json = reply(kPage, {.path = "/", .accept = "application/json"});
   EXPECT_EQ(json.content_type, "application/json");
   EXPECT_THAT(json.body, HasSubstr(R"("api":"/v1")"));
   EXPECT_EQ(header(json, "Vary"), "Accept");
@@ -76,7 +76,8 @@ TEST(Page, gzip_goes_only_to_who_takes_it_and_is_another_version) {
 }
 
 TEST(Page, a_file_without_gzip_goes_plain) {
-  const HttpReply got = reply(kPage, {.path = "/assets/page-x.js", .accept_encoding = "gzip"});
+  const http::HttpReply got =
+      reply(kPage, {.path = "/assets/page-x.js", .accept_encoding = "gzip"});
   EXPECT_EQ(got.body, "js");
   EXPECT_THAT(header(got, "Cache-Control"), HasSubstr("immutable"));
 }
@@ -94,7 +95,7 @@ TEST(Page, what_the_browser_has_is_not_sent_again) {
 }
 
 TEST(Page, only_its_own_code_runs_and_nobody_frames_it) {
-  const HttpReply got = reply(kPage, {.path = "/", .accept = kBrowser});
+  const http::HttpReply got = reply(kPage, {.path = "/", .accept = kBrowser});
   const std::string policy = header(got, "Content-Security-Policy");
   EXPECT_THAT(policy, HasSubstr("default-src 'none'"));
   EXPECT_THAT(policy, HasSubstr("script-src 'self' 'sha256-abc';"));
@@ -110,7 +111,7 @@ TEST(Page, the_old_name_of_the_icon_counts_and_what_is_not_there_is_none) {
 }
 
 TEST(Page, a_build_without_the_page_says_so_and_why) {
-  const HttpReply got = reply(kNoPage, {.path = "/", .accept = kBrowser});
+  const http::HttpReply got = reply(kNoPage, {.path = "/", .accept = kBrowser});
   EXPECT_EQ(got.status, 200);
   EXPECT_EQ(got.content_type, "text/plain; charset=utf-8");
   EXPECT_THAT(got.body, HasSubstr("no page: there was no Node.js."));
@@ -124,7 +125,7 @@ TEST(Page, this_build_has_the_page_or_a_reason) {
     EXPECT_NE(page.missing_because, "");
     return;
   }
-  const HttpReply got = reply(page, {.path = "/", .accept = kBrowser});
+  const http::HttpReply got = reply(page, {.path = "/", .accept = kBrowser});
   EXPECT_THAT(got.body, HasSubstr("<div id=\"app\">"));
   EXPECT_THAT(std::string(page.script_hashes), HasSubstr("'sha256-"));
   std::size_t bytes = 0;

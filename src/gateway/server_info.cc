@@ -6,9 +6,9 @@
 
 #include "api/server_bodies.h"
 #include "engine/chat.h"
-#include "gateway/glance_json.h"
-#include "gateway/metrics_text.h"
 #include "gateway/sampling_options.h"
+#include "metrics/glance_json.h"
+#include "metrics/metrics_text.h"
 
 namespace salvage::gateway {
 namespace {
@@ -114,7 +114,7 @@ api::Parsed<std::string> ServerInfo::slots(std::string_view target) const {
 }
 
 std::string ServerInfo::requests() const {
-  return api::to_line(requests_json(ledger_.records(clock_.now())));
+  return api::to_line(metrics::requests_json(ledger_.records(clock_.now())));
 }
 
 std::string ServerInfo::cluster() const {
@@ -122,7 +122,7 @@ std::string ServerInfo::cluster() const {
 }
 
 std::string ServerInfo::metrics() const {
-  return metrics_text(ledger_.totals(clock_.now()), backend_.glance());
+  return metrics::metrics_text(ledger_.totals(clock_.now()), backend_.glance());
 }
 
 }  // namespace salvage::gateway

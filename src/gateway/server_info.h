@@ -11,15 +11,15 @@
 
 #include "api/errors.h"
 #include "base/clock.h"
-#include "gateway/request_ledger.h"
 #include "gateway/serving_backend.h"
+#include "metrics/request_ledger.h"
 
 namespace salvage::gateway {
 
 class ServerInfo {
  public:
   // `build`: of the engine, as /props tells it.
-  ServerInfo(ServingBackend& backend, const RequestLedger& ledger, const Clock& clock,
+  ServerInfo(ServingBackend& backend, const metrics::RequestLedger& ledger, const Clock& clock,
              std::string build)
       : backend_(backend), ledger_(ledger), clock_(clock), build_(std::move(build)) {}
 
@@ -33,7 +33,7 @@ class ServerInfo {
 
  private:
   ServingBackend& backend_;
-  const RequestLedger& ledger_;
+  const metrics::RequestLedger& ledger_;
   const Clock& clock_;
   const std::string build_;
 };

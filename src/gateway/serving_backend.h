@@ -13,7 +13,7 @@
 #include "api/models.h"
 #include "base/result.h"
 #include "coordinator/cluster_pipeline.h"
-#include "gateway/glance_json.h"
+#include "metrics/glance_json.h"
 
 namespace salvage::gateway {
 
@@ -29,7 +29,7 @@ class ServingBackend {
   virtual std::vector<api::ModelEntry> models() = 0;
   // `not_found`: no such model; `unavailable`: not ready, with why. Empty: the only one loaded.
   virtual Result<ReadyModel> ready(const std::string& model) = 0;
-  virtual ClusterGlance glance() = 0;
+  virtual metrics::ClusterGlance glance() = 0;
 };
 
 }  // namespace salvage::gateway

@@ -41,29 +41,29 @@ class Serving : public testing::Test {
     handler_ = std::make_unique<ApiHandler>(std::move(options), backend_, ledger_, clock_);
   }
 
-  HttpReply ask(const std::string& method, const std::string& target,
-                const std::string& body = {}) {
+  http::HttpReply ask(const std::string& method, const std::string& target,
+                      const std::string& body = {}) {
     return handler_->answer(request_of(method, target, body), gone_.get_token());
   }
   Json json_of(const std::string& target) {
-    const HttpReply reply = ask("GET", target);
+    const http::HttpReply reply = ask("GET", target);
     EXPECT_EQ(reply.status, 200) << reply.body;
     return Json::parse(reply.body);
   }
-  std::string error_code(const HttpReply& reply) {
+  std::string error_code(const http::HttpReply& reply) {
     return Json::parse(reply.body).at("error").at("code");
   }
   Asking streamed(const std::string& id, const std::string& body = kAskStreamed) {
-    HttpRequest request = request_of("POST", "/v1/chat/completions", body);
+    http::HttpRequest request = request_of("POST", "/v1/chat/completions", body);
     request.headers.emplace_back("X-Request-Id", id);
     return Asking(*handler_, std::move(request));
   }
-  RequestRecord last() { return ledger_.records(clock_.now()).at(0); }
+  metrics::RequestRecord last() { return ledger_.records(clock_.now()).at(0); }
 
   const SteadyClock clock_;
   sim::FakeServing serving_;
   OneModelBackend backend_;
-  RequestLedger ledger_;
+  metrics::RequestLedger ledger_;
   StopSource gone_;
   std::unique_ptr<ApiHandler> handler_;
 };
@@ -76,7 +76,7 @@ class OneSequence : public Serving {
 // --- answers ---
 
 TEST_F(Serving, a_whole_answer_has_text_usage_and_a_record) {
-  const HttpReply reply = ask("POST", "/v1/chat/completions", kAsk);
+  const http::HttpReply reply = ask("POST", "/v1/chat/completions", kAsk);
   ASSERT_EQ(reply.status, 200) << reply.body;
   const Json json = Json::parse(reply.body);
   EXPECT_EQ(json["choices"][0]["message"]["content"], "hello");
@@ -84,7 +84,7 @@ TEST_F(Serving, a_whole_answer_has_text_usage_and_a_record) {
   EXPECT_EQ(json["usage"]["prompt_tokens"], kPromptTokens);
   EXPECT_EQ(json["usage"]["completion_tokens"], 6);  // "hello<end>"
   EXPECT_EQ(json["created"], 1'767'225'600);
-  const RequestRecord record = last();
+  const metrics::RequestRecord record = last();
   EXPECT_EQ(record.state, cluster::RequestState::kDone);
   EXPECT_EQ(record.finish, "stop");
   EXPECT_EQ(record.facts.asked(), "/v1/chat/completions");
@@ -115,7 +115,7 @@ TEST_F(Serving, a_streamed_answer_begins_at_once_and_ends_with_done) {
 }
 
 TEST_F(Serving, two_answers_to_one_prompt_count_as_two) {
-  const HttpReply reply =
+  const http::HttpReply reply =
       ask("POST", "/v1/chat/completions",
           R"({"messages":[{"role":"user","content":"why"}],"n":2,"max_tokens":3})");
   EXPECT_EQ(Json::parse(reply.body)["choices"].size(), 2U);
@@ -146,7 +146,7 @@ TEST_F(OneSequence, beyond_so_many_answers_a_client_is_told_to_come_back) {
   serving_.gate().hold();
   Asking first = streamed("first");
   first.body().wait_for("prefill");
-  const HttpReply reply = ask("POST", "/v1/chat/completions", kAsk);
+  const http::HttpReply reply = ask("POST", "/v1/chat/completions", kAsk);
   EXPECT_EQ(reply.status, 429);
   EXPECT_EQ(error_code(reply), "queue_full");
   serving_.gate().open();
@@ -195,7 +195,7 @@ TEST_F(OneSequence, the_owner_ends_a_request_and_the_next_one_gets_its_sequence)
   first.body().wait_for("prefill");
   Asking second = streamed("second");
   second.body().wait_for("queued");
-  const HttpReply ended = ask("DELETE", "/v1/requests/first");
+  const http::HttpReply ended = ask("DELETE", "/v1/requests/first");
   EXPECT_EQ(ended.status, 200);
   EXPECT_EQ(Json::parse(ended.body)["cancelled"], true);
   const std::string told = first.body().wait_for("[DONE]");
@@ -213,7 +213,7 @@ TEST_F(OneSequence, the_owner_ends_a_request_and_the_next_one_gets_its_sequence)
 
 TEST_F(OneSequence, a_whole_answer_that_is_ended_is_an_error) {
   serving_.gate().hold();
-  HttpRequest request = request_of("POST", "/v1/chat/completions", kAsk);
+  http::HttpRequest request = request_of("POST", "/v1/chat/completions", kAsk);
   request.headers.emplace_back("x-request-id", "whole");
   Asking asking(*handler_, request);
   const TimePoint until = clock_.now() + kHandlerWait;
@@ -285,7 +285,7 @@ TEST_F(Serving, a_stage_is_busy_while_a_step_takes_long) {
 TEST_F(Serving, health_is_that_of_somebody_who_can_answer) {
   EXPECT_EQ(ask("GET", "/health").body, R"({"status":"ok"})");
   backend_.state = api::ModelState::kLoading;
-  const HttpReply loading = ask("GET", "/health");
+  const http::HttpReply loading = ask("GET", "/health");
   EXPECT_EQ(loading.status, 503);
   EXPECT_EQ(loading.body,
             R"({"error":{"code":503,"message":"Loading model","type":"unavailable_error"}})");
@@ -314,7 +314,7 @@ TEST_F(Serving, props_are_llama_cpps) {
 TEST_F(Serving, metrics_count_answers_and_refusals) {
   (void)ask("POST", "/v1/chat/completions", kAsk);
   (void)ask("POST", "/v1/chat/completions", "{");
-  const HttpReply page = ask("GET", "/metrics");
+  const http::HttpReply page = ask("GET", "/metrics");
   EXPECT_THAT(page.content_type, testing::StartsWith("text/plain; version=0.0.4"));
   EXPECT_THAT(page.body, HasSubstr("llamacpp:tokens_predicted_total 6\n"));
   EXPECT_THAT(
@@ -347,16 +347,16 @@ TEST_F(Serving, tokens_come_back_as_the_text_they_were) {
 TEST_F(Serving, without_keys_only_this_machine_sees_what_others_ask) {
   for (const char* target : {"/v1/requests", "/v1/cluster"}) {
     EXPECT_EQ(ask("GET", target).status, 200);
-    HttpRequest far = request_of("GET", target);
+    http::HttpRequest far = request_of("GET", target);
     far.peer = "tcp:192.168.1.9:4711";
-    const HttpReply refused = handler_->answer(far, gone_.get_token());
+    const http::HttpReply refused = handler_->answer(far, gone_.get_token());
     EXPECT_EQ(refused.status, 403) << target;
     EXPECT_EQ(error_code(refused), "scope_missing");
   }
 }
 
 TEST_F(Serving, a_strange_web_page_is_refused_where_no_key_is_asked_for) {
-  HttpRequest request = request_of("POST", "/v1/chat/completions", kAsk);
+  http::HttpRequest request = request_of("POST", "/v1/chat/completions", kAsk);
   request.headers = {{"Host", "127.0.0.1:8765"}, {"Origin", "https://example.org"}};
   const auto refused = handler_->refuse(request);
   ASSERT_TRUE(refused);
@@ -373,7 +373,7 @@ TEST_F(Serving, a_strange_web_page_is_refused_where_no_key_is_asked_for) {
 
 TEST_F(Serving, a_key_is_asked_for_before_the_body_is_read_and_named_by_its_digest) {
   make_handler({.key_digests = {ApiKeys::digest_of("secret")}, .keys_required = true});
-  HttpRequest request = request_of("POST", "/v1/chat/completions", kAsk);
+  http::HttpRequest request = request_of("POST", "/v1/chat/completions", kAsk);
   request.peer = "tcp:192.168.1.9:4711";
   ASSERT_TRUE(handler_->refuse(request));
   EXPECT_EQ(handler_->refuse(request)->status, 401);
@@ -385,7 +385,7 @@ TEST_F(Serving, a_key_is_asked_for_before_the_body_is_read_and_named_by_its_dige
   EXPECT_EQ(last().facts.who, "key-" + ApiKeys::digest_of("secret").substr(0, 8));
   request.method = "GET";
   request.target = "/v1/requests";
-  const HttpReply list = handler_->answer(request, gone_.get_token());
+  const http::HttpReply list = handler_->answer(request, gone_.get_token());
   EXPECT_EQ(list.status, 200) << "with a key from anywhere";
   EXPECT_THAT(list.body, Not(HasSubstr("secret")));
   EXPECT_FALSE(handler_->refuse(request_of("GET", "/health"))) << "needs none";

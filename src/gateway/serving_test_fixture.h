@@ -18,8 +18,8 @@
 #include "base/mutex.h"
 #include "base/stop.h"
 #include "gateway/api_handler.h"
-#include "gateway/glance_fixture.h"
 #include "gateway/serving_backend.h"
+#include "metrics/glance_fixture.h"
 
 namespace salvage::gateway {
 
@@ -46,11 +46,11 @@ class OneModelBackend final : public ServingBackend {
     }
     return ReadyModel{model, pipeline, {"attic", "cellar"}};
   }
-  ClusterGlance glance() override { return glance_of_two(); }
+  metrics::ClusterGlance glance() override { return metrics::glance_of_two(); }
 };
 
 // What a client was told.
-class HeardBody final : public HttpBody {
+class HeardBody final : public http::HttpBody {
  public:
   bool write(std::string_view bytes) override {
     MutexLock lock(mutex_);
@@ -84,8 +84,8 @@ class HeardBody final : public HttpBody {
   bool gone_ GUARDED_BY(mutex_) = false;
 };
 
-inline HttpRequest request_of(std::string method, std::string target, std::string body = {}) {
-  HttpRequest request;
+inline http::HttpRequest request_of(std::string method, std::string target, std::string body = {}) {
+  http::HttpRequest request;
   request.method = std::move(method);
   request.target = std::move(target);
   request.body = std::move(body);
@@ -96,9 +96,9 @@ inline HttpRequest request_of(std::string method, std::string target, std::strin
 // A request that is answered beside the test.
 class Asking {
  public:
-  Asking(ApiHandler& handler, HttpRequest request)
+  Asking(ApiHandler& handler, http::HttpRequest request)
       : thread_([this, &handler, request = std::move(request)] {
-          HttpReply reply = handler.answer(request, gone_.get_token());
+          http::HttpReply reply = handler.answer(request, gone_.get_token());
           if (reply.stream) {
             reply.stream(body_, gone_.get_token());
           } else {

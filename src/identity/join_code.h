@@ -53,8 +53,8 @@ Result<JoinCode> parse_join_code(std::string_view text);
 // What the coordinator stores instead of the secret. Without salt and stretching on purpose: 128
 // random bits can't be guessed.
 std::string secret_hash(std::string_view secret);
-// What opens the download of the program while the invite is open (gateway/download_line.h): 32 hex
-// digits that follow from the code, and from which neither the secret nor its hash can be told.
+// What opens the download of the program while the invite is open (download/download_line.h): 32
+// hex digits that follow from the code, and from which neither the secret nor its hash can be told.
 std::string download_token(std::string_view secret_hash);
 // In constant time.
 bool secret_matches(std::string_view secret, std::string_view stored_hash);

@@ -18,7 +18,7 @@ from scenarios import check, equal, main, scenario
 SEED = int(os.environ.get("SALVAGE_LOAD_SEED", "1"))
 MIB = 1 << 20
 CHAT = "/v1/chat/completions"
-# Bodies together (128 MiB, gateway/http_service.h), what their JSON becomes for a moment, and what the
+# Bodies together (128 MiB, http/http_service.h), what their JSON becomes for a moment, and what the
 # allocator keeps of it.
 GROWTH_BYTES = 700 * MIB
 # For what is whole and has to be answered.

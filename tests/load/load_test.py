@@ -32,7 +32,7 @@ SEED = int(os.environ.get("SALVAGE_LOAD_SEED", "1"))
 # While a stream waits for its next token, the others together get at most so many tokens a stream:
 # one step each is fair, prompts that are being read make it more, a stream left out makes it hundreds.
 FAIR_STEPS = 6
-# So long an idle connection is kept for sure (gateway/http_service.h says 75 s).
+# So long an idle connection is kept for sure (http/http_service.h says 75 s).
 IDLE_S = 60
 # Beyond what the allocator moves: a leak of 2 KiB a request would show.
 GROWTH_BYTES = 12 << 20
