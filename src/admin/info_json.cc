@@ -5,19 +5,15 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "api/known_json.h"
+
 namespace salvage::admin {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-template <typename Value>
-void put_known(Json& json, const char* key, const std::optional<Value>& value) {
-  if (value) json[key] = *value;
-}
-
-void put_text(Json& json, const char* key, const std::string& text) {
-  if (!text.empty()) json[key] = text;
-}
+using api::Json;
+using api::put_known;
+using api::put_positive;
+using api::put_text;
 
 Json facts_json(const cluster::NodeFacts& facts) {
   Json json{{"version", facts.version}, {"llama_pin", facts.llama_pin}};
@@ -25,7 +21,7 @@ Json facts_json(const cluster::NodeFacts& facts) {
   json["wire_version"] = facts.wire_version;
   put_text(json, "kernels", facts.kernel_fingerprint);
   put_text(json, "processor", facts.processor);
-  if (facts.core_count != 0) json["cores"] = facts.core_count;
+  put_positive(json, "cores", facts.core_count);
   put_known(json, "memory_total_bytes", facts.memory_total_bytes);
   put_known(json, "memory_free_bytes", facts.memory_free_bytes);
   put_known(json, "disk_free_bytes", facts.disk_free_bytes);
@@ -174,7 +170,7 @@ Json to_json(const coordinator::ModelInfo& model) {
             {"bytes", model.bytes},
             {"complete", model.complete},
             {"loaded", model.loaded}};
-  if (model.layer_count != 0) json["layers"] = model.layer_count;
+  put_positive(json, "layers", model.layer_count);
   put_text(json, "architecture", model.architecture);
   json["held"] = std::move(held);
   return json;

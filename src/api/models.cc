@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "api/known_json.h"
 #include "api/quote.h"
 
 namespace salvage::api {
@@ -93,20 +94,15 @@ std::string_view state_name(ModelState state) {
   return "unloaded";
 }
 
-template <typename Number>
-void put_known_number(Json& json, const char* key, Number value) {
-  if (value != 0) json[key] = value;
-}
-
 Json meta_json(const ModelEntry& model) {
   Json meta = Json::object();
-  put_known_number(meta, "n_ctx", model.context_tokens);
-  put_known_number(meta, "n_ctx_train", model.trained_context_tokens);
-  put_known_number(meta, "n_params", model.parameter_count);
-  put_known_number(meta, "size", model.bytes);
-  put_known_number(meta, "n_vocab", model.vocabulary_size);
-  put_known_number(meta, "n_embd", model.hidden_size);
-  if (!model.quantisation.empty()) meta["ftype"] = model.quantisation;
+  put_positive(meta, "n_ctx", model.context_tokens);
+  put_positive(meta, "n_ctx_train", model.trained_context_tokens);
+  put_positive(meta, "n_params", model.parameter_count);
+  put_positive(meta, "size", model.bytes);
+  put_positive(meta, "n_vocab", model.vocabulary_size);
+  put_positive(meta, "n_embd", model.hidden_size);
+  put_text(meta, "ftype", model.quantisation);
   return meta;
 }
 
@@ -124,9 +120,9 @@ Json openai_model(const ModelEntry& model) {
             {"created", model.created_s},
             {"owned_by", "salvage"},
             {"name", model.id}};
-  if (!model.description.empty()) json["description"] = model.description;
+  put_text(json, "description", model.description);
   if (!model.aliases.empty()) json["aliases"] = model.aliases;
-  put_known_number(json, "context_length", model.context_tokens);
+  put_positive(json, "context_length", model.context_tokens);
   json["meta"] = meta_json(model);
   json["architecture"] = {{"input_modalities", Json::array({"text"})},
                           {"output_modalities", Json::array({"text"})}};

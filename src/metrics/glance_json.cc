@@ -6,37 +6,27 @@
 
 #include <nlohmann/json.hpp>
 
+#include "api/known_json.h"
 #include "base/ids.h"
 
 namespace salvage::metrics {
 namespace {
 
-using GlanceJson = nlohmann::ordered_json;
+using api::Json;
+using api::put_known;
+using api::put_positive;
+using api::put_text;
 
-template <typename Value>
-void put(GlanceJson& json, const char* key, const std::optional<Value>& value) {
-  if (value) json[key] = *value;
+Json range_json(LayerRange layers) {
+  return Json::array({layers.begin, layers.end});
 }
 
-template <typename Number>
-void put_positive(GlanceJson& json, const char* key, Number number) {
-  if (number > 0) json[key] = number;
-}
-
-void put_nonempty(GlanceJson& json, const char* key, std::string_view text) {
-  if (!text.empty()) json[key] = text;
-}
-
-GlanceJson range_json(LayerRange layers) {
-  return GlanceJson::array({layers.begin, layers.end});
-}
-
-GlanceJson stage_glance(std::size_t index, const coordinator::StageInfo& stage) {
+Json stage_glance(std::size_t index, const coordinator::StageInfo& stage) {
   const cluster::StageStatus& status = stage.status;
-  GlanceJson json{{"index", index},
-                  {"machine", status.placed.name},
-                  {"layers", range_json(status.placed.layers)},
-                  {"state", cluster::stage_state_name(status.state)}};
+  Json json{{"index", index},
+            {"machine", status.placed.name},
+            {"layers", range_json(status.placed.layers)},
+            {"state", cluster::stage_state_name(status.state)}};
   if (status.state == cluster::StageState::kFetching && status.fetch_bytes > 0) {
     json["fetched_bytes"] = status.fetched_bytes;
     json["fetch_bytes"] = status.fetch_bytes;
@@ -44,18 +34,18 @@ GlanceJson stage_glance(std::size_t index, const coordinator::StageInfo& stage) 
   if (status.state == cluster::StageState::kLoading) json["load_fraction"] = status.load_fraction;
   json["need_bytes"] = status.placed.need.total_bytes();
   if (stage.counters) json["memory_bytes"] = stage.counters->rss_bytes;
-  put(json, "busy", stage.busy);
-  put(json, "bubble", stage.bubble);
+  put_known(json, "busy", stage.busy);
+  put_known(json, "bubble", stage.bubble);
   return json;
 }
 
-GlanceJson link_glance(const coordinator::LinkInfo& link) {
-  GlanceJson json{{"from", link.from}, {"to", link.to}};
+Json link_glance(const coordinator::LinkInfo& link) {
+  Json json{{"from", link.from}, {"to", link.to}};
   if (link.from_stage) json["from_stage"] = link.from_stage->value;
   if (link.to_stage) json["to_stage"] = link.to_stage->value;
   json["bytes"] = link.bytes_sent;
-  put(json, "bytes_per_second", link.bytes_per_second);
-  put(json, "load", link.load);
+  put_known(json, "bytes_per_second", link.bytes_per_second);
+  put_known(json, "load", link.load);
   return json;
 }
 
@@ -63,26 +53,26 @@ bool is_of_interest(const coordinator::DeploymentInfo& deployment) {
   return deployment.status.wanted || !deployment.stages.empty();
 }
 
-void add_deployment(GlanceJson& json, const coordinator::DeploymentInfo& deployment) {
+void add_deployment(Json& json, const coordinator::DeploymentInfo& deployment) {
   json["state"] = cluster::deployment_state_name(deployment.status.state);
-  put_nonempty(json, "reason", deployment.status.reason);
+  put_text(json, "reason", deployment.status.reason);
   put_positive(json, "context", deployment.context);
   put_positive(json, "sequences", deployment.sequences);
   json["requests_running"] = deployment.requests_running;
   json["requests_queued"] = deployment.requests_queued;
-  put(json, "working", deployment.working);
-  GlanceJson stages = GlanceJson::array();
+  put_known(json, "working", deployment.working);
+  Json stages = Json::array();
   for (std::size_t i = 0; i < deployment.stages.size(); ++i) {
     stages.push_back(stage_glance(i, deployment.stages[i]));
   }
   json["stages"] = std::move(stages);
-  GlanceJson links = GlanceJson::array();
+  Json links = Json::array();
   for (const coordinator::LinkInfo& link : deployment.links) links.push_back(link_glance(link));
   json["links"] = std::move(links);
 }
 
-GlanceJson model_glance(const coordinator::ModelInfo& model, const ClusterGlance& glance) {
-  GlanceJson json{{"name", model.name}, {"bytes", model.bytes}};
+Json model_glance(const coordinator::ModelInfo& model, const ClusterGlance& glance) {
+  Json json{{"name", model.name}, {"bytes", model.bytes}};
   put_positive(json, "layers", model.layer_count);
   json["complete"] = model.complete;
   json["state"] = "unloaded";
@@ -94,7 +84,7 @@ GlanceJson model_glance(const coordinator::ModelInfo& model, const ClusterGlance
 
 // What a machine does in all pipelines. Its processor is one, so shares add up.
 struct MachineWork {
-  GlanceJson layers = GlanceJson::array();
+  Json layers = Json::array();
   std::optional<double> busy;
   std::uint64_t memory_bytes = 0;
   std::optional<double> sent_per_second;
@@ -127,15 +117,15 @@ MachineWork work_of(const cluster::Member& machine, const ClusterGlance& glance)
   return work;
 }
 
-GlanceJson machine_glance(const coordinator::NodeInfo& node, const ClusterGlance& glance) {
+Json machine_glance(const coordinator::NodeInfo& node, const ClusterGlance& glance) {
   const cluster::Member& member = node.member;
   const cluster::NodeFacts& facts = member.facts;
-  GlanceJson json{{"name", member.name},
-                  {"state", cluster::member_state_name(member.state)},
-                  {"coordinator", node.coordinator}};
+  Json json{{"name", member.name},
+            {"state", cluster::member_state_name(member.state)},
+            {"coordinator", node.coordinator}};
   put_positive(json, "cores", facts.core_count);
-  put_nonempty(json, "processor", facts.processor);
-  put(json, "memory_total_bytes", facts.memory_total_bytes);
+  put_text(json, "processor", facts.processor);
+  put_known(json, "memory_total_bytes", facts.memory_total_bytes);
   if (member.state == cluster::MemberState::kOnline && facts.memory_total_bytes &&
       facts.memory_free_bytes) {
     json["memory_used_bytes"] =
@@ -144,43 +134,43 @@ GlanceJson machine_glance(const coordinator::NodeInfo& node, const ClusterGlance
   MachineWork work = work_of(member, glance);
   put_positive(json, "stages_memory_bytes", work.memory_bytes);
   json["layers"] = std::move(work.layers);
-  put(json, "busy", work.busy);
-  put(json, "sent_bytes_per_second", work.sent_per_second);
-  put(json, "received_bytes_per_second", work.received_per_second);
+  put_known(json, "busy", work.busy);
+  put_known(json, "sent_bytes_per_second", work.sent_per_second);
+  put_known(json, "received_bytes_per_second", work.received_per_second);
   return json;
 }
 
 }  // namespace
 
-GlanceJson to_json(const ClusterGlance& glance) {
-  GlanceJson machines = GlanceJson::array();
+Json to_json(const ClusterGlance& glance) {
+  Json machines = Json::array();
   for (const coordinator::NodeInfo& node : glance.cluster.nodes) {
     machines.push_back(machine_glance(node, glance));
   }
-  GlanceJson models = GlanceJson::array();
+  Json models = Json::array();
   for (const coordinator::ModelInfo& model : glance.models) {
     models.push_back(model_glance(model, glance));
   }
-  GlanceJson json{{"object", "cluster"}, {"name", glance.cluster.name}};
-  put_nonempty(json, "version", glance.cluster.version);
+  Json json{{"object", "cluster"}, {"name", glance.cluster.name}};
+  put_text(json, "version", glance.cluster.version);
   json["machines"] = std::move(machines);
   json["models"] = std::move(models);
   return json;
 }
 
-GlanceJson to_json(const RequestRecord& record) {
+Json to_json(const RequestRecord& record) {
   const RequestFacts& facts = record.facts;
   const auto rounded = [](double ms) {
     return static_cast<double>(static_cast<std::int64_t>(ms * 1000)) / 1000;
   };
-  GlanceJson json{{"id", facts.id},
-                  {"endpoint", facts.asked()},
-                  {"model", facts.model},
-                  {"state", cluster::request_state_name(record.state)},
-                  {"created_ms", facts.begun_unix_ms},
-                  {"stream", facts.stream},
-                  {"answers", facts.answers}};
-  put_nonempty(json, "who", facts.who);
+  Json json{{"id", facts.id},
+            {"endpoint", facts.asked()},
+            {"model", facts.model},
+            {"state", cluster::request_state_name(record.state)},
+            {"created_ms", facts.begun_unix_ms},
+            {"stream", facts.stream},
+            {"answers", facts.answers}};
+  put_text(json, "who", facts.who);
   put_positive(json, "queue_place", record.queue_place);
   json["queue_ms"] = rounded(record.queue_ms);
   json["prefill_ms"] = rounded(record.prefill_ms);
@@ -193,23 +183,23 @@ GlanceJson to_json(const RequestRecord& record) {
   put_positive(json, "prefill_tokens_per_second", rounded(record.prefill_rate()));
   put_positive(json, "decode_tokens_per_second", rounded(record.decode_rate()));
   json["machines"] = facts.machines;
-  put_nonempty(json, "finish", record.finish);
-  put_nonempty(json, "error", record.error);
+  put_text(json, "finish", record.finish);
+  put_text(json, "error", record.error);
   return json;
 }
 
-GlanceJson requests_json(std::span<const RequestRecord> records) {
+Json requests_json(std::span<const RequestRecord> records) {
   std::uint32_t queued = 0;
   std::uint32_t prefilling = 0;
   std::uint32_t decoding = 0;
-  GlanceJson data = GlanceJson::array();
+  Json data = Json::array();
   for (const RequestRecord& record : records) {
     queued += record.state == cluster::RequestState::kQueued ? 1 : 0;
     prefilling += record.state == cluster::RequestState::kPrefill ? 1 : 0;
     decoding += record.state == cluster::RequestState::kDecode ? 1 : 0;
     data.push_back(to_json(record));
   }
-  GlanceJson json{{"object", "list"}};
+  Json json{{"object", "list"}};
   json["data"] = std::move(data);
   json["queued"] = queued;
   json["prefill"] = prefilling;
