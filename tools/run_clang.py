@@ -93,23 +93,45 @@ def check(job):
     return path, False, ""
 
 
-def for_tidy(path):
-    return all(REPO / "src" in source.parents and not source.name.endswith("_test.cc")
-               for source in sources_of(path))
+def for_tidy(source):
+    return REPO / "src" in source.parents and not source.name.endswith("_test.cc")
+
+
+def units_to_tidy(commands):
+    """(unit, its sources to look at). A unit that is all ours as a whole; one that holds tests or what the
+    build made as well only for those that no other unit has."""
+    sources = {unit: sources_of(unit) for unit in sorted(commands)}
+    whole = {unit: files for unit, files in sources.items() if all(map(for_tidy, files))}
+    yield from whole.items()
+    seen = {source for files in whole.values() for source in files}
+    for unit, files in sources.items():
+        new = [source for source in files if for_tidy(source) and source not in seen]
+        if new:
+            seen.update(new)
+            yield unit, new
+
+
+def line_filter(sources):
+    """The argument that silences what is found elsewhere than in these files and their headers."""
+    names = [{"name": str(name)} for source in sources for name in (source, source.with_suffix(".h"))]
+    return "--line-filter=" + json.dumps(names)
 
 
 def tidy_jobs(build, commands, chosen):
     settings = (REPO / ".clang-tidy").read_text() + run([TIDY, "--version"], REPO)[1]
-    for path, (folder, arguments) in sorted(commands.items()):
-        if not for_tidy(path) or (chosen and not chosen.intersection(sources_of(path))):
+    for path, sources in units_to_tidy(commands):
+        if chosen and not chosen.intersection(sources):
             continue
-        yield path, folder, arguments, [TIDY, "--quiet", "-p", str(build), str(path)], settings
+        folder, arguments = commands[path]
+        only = [] if sources == sources_of(path) else [line_filter(sources)]
+        command = [TIDY, "--quiet", "-p", str(build), *only, str(path)]
+        yield path, folder, arguments, command, "\0".join([settings, *only])
 
 
 def rest_jobs(commands):
     version = run([CLANG, "--version"], REPO)[1]
     for path, (folder, arguments) in sorted(commands.items()):
-        if not for_tidy(path):
+        if not all(map(for_tidy, sources_of(path))):
             yield path, folder, arguments, [CLANG, *arguments, "-fsyntax-only", str(path)], "rest " + version
 
 
