@@ -10,7 +10,7 @@
 #include "admin/admin_routes.h"
 #include "admin/fake_backend.h"
 
-using namespace salvage::gateway;
+using namespace salvage::admin;
 
 namespace {
 
