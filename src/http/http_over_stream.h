@@ -2,7 +2,7 @@
 
 // One connection as cpp-httplib's Stream, with limits of our own: a request has to be there in time
 // and within a size, an answer has to make way. Belongs to the thread that serves the connection.
-// Inside gateway/ only: it brings httplib's header along.
+// For .cc files of http/ and download/ alone: it brings httplib's header along.
 
 #include <array>
 #include <cstddef>
