@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# tools/fuzz.sh FOLDER SECONDS: runs every fuzzer of FOLDER for so long, seeded by fuzz/corpus/<name>/.
+# tools/fuzz.sh FOLDER SECONDS [LONGER [NAME...]]: runs every fuzzer of FOLDER for so long, those named for
+# LONGER seconds, seeded by fuzz/corpus/<name>/.
 #
 # First comes the canary, a fuzzer with a planted fault: if it is *not* found, the alarm is broken and
 # nothing that the others say counts. An input that breaks a fuzzer is kept under build/crashes.
@@ -8,8 +9,14 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$repo_dir"
 
-folder=${1:?usage: tools/fuzz.sh FOLDER SECONDS}
-seconds=${2:?usage: tools/fuzz.sh FOLDER SECONDS}
+usage="usage: tools/fuzz.sh FOLDER SECONDS [LONGER [NAME...]]"
+folder=${1:?$usage}
+short=${2:?$usage}
+longer=${3:-$short}
+names_longer=" ${*:4} "
+for name in $names_longer; do
+  [ -x "$folder/$name" ] || die "there is no $name in $folder; $usage"
+done
 crashes=build/crashes
 mkdir -p "$crashes"
 scratch=$(mktemp -d)
@@ -32,9 +39,15 @@ fi
 rm -f "$crashes"/canary_fuzz-*
 echo "canary_fuzz: found, as it must be"
 
+# seconds_for NAME
+seconds_for() {
+  if [[ $names_longer == *" $1 "* ]]; then echo "$longer"; else echo "$short"; fi
+}
+
 # check_fuzzer PATH: one fuzzer, with what came of it on stdout; fails with the reason on stderr.
 check_fuzzer() {
-  local name=${1##*/} runs
+  local name=${1##*/} runs seconds
+  seconds=$(seconds_for "$name")
   if ! run_fuzzer "$name" "$seconds"; then
     tail -n 40 "$scratch/$name.log" >&2
     die "$name found a fault; the input is in $crashes: run $1 on it, mend it, keep it as a seed."
@@ -49,7 +62,7 @@ count=0
 for path in "$folder"/*_fuzz; do
   if [ "${path##*/}" = canary_fuzz ]; then continue; fi
   while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n || true; done
-  say "${path##*/}: running for $seconds s"
+  say "${path##*/}: running for $(seconds_for "${path##*/}") s"
   { check_fuzzer "$path" && touch "$scratch/${path##*/}.ok"; } &
   count=$((count + 1))
 done

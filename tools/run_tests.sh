@@ -7,7 +7,7 @@
 # Stages: packages llama models style dev asan tsan clang conformance e2e clients web load fuzz net
 # docs, and by name only: dist
 #
-# Environment: FUZZ_SECONDS (a fuzzer's share of the smoke run, default 10), SALVAGE_CACHE,
+# Environment: FUZZ_SECONDS (a fuzzer's share, default 10; of HTTP's at least 60), SALVAGE_CACHE,
 # SALVAGE_NO_NET=1 (leave out the stages net and dist where no namespaces can be made).
 set -euo pipefail
 # shellcheck source=tools/lib.sh
@@ -132,7 +132,9 @@ stage_clients() {
 
 stage_fuzz() {
   tools/build.sh asan fuzzers
-  tools/fuzz.sh build/asan/fuzzers "${FUZZ_SECONDS:-10}"
+  local seconds=${FUZZ_SECONDS:-10}
+  tools/fuzz.sh build/asan/fuzzers "$seconds" $((seconds > 60 ? seconds : 60)) \
+    api_request_fuzz http_fuzz sse_fuzz
 }
 
 # Several machines on this one: network namespaces, so root.
