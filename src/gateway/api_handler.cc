@@ -1,101 +1,16 @@
 #include "gateway/api_handler.h"
 
-#include <algorithm>
-#include <chrono>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "api/answer.h"
 #include "api/anthropic/messages_answer.h"
 #include "api/llama/text_requests.h"
 #include "api/openai/responses_answer.h"
 #include "api/server_bodies.h"
-#include "base/random.h"
+#include "gateway/generate_answer.h"
 #include "gateway/prompt_tokens.h"
 #include "http/web_origin.h"
 
 namespace salvage::gateway {
-namespace {
-
-constexpr std::size_t kRequestIdBytesMax = 128;
-// Frames that wait together leave together, up to about so much.
-constexpr std::size_t kWriteBytes = 16384;
-
-// The client's own name for the request, if it is one that may stand in a header and a log.
-std::string request_id_of(const http::HttpRequest& request) {
-  const std::string_view theirs = request.header("x-request-id");
-  const bool good =
-      !theirs.empty() && theirs.size() <= kRequestIdBytesMax &&
-      std::all_of(theirs.begin(), theirs.end(), [](char c) { return c > ' ' && c <= '~'; });
-  if (good) return std::string(theirs);
-  return "req_" + random_hex(12).value_or("0");
-}
-
-}  // namespace
-
-struct ApiHandler::Call {
-  Call(const http::HttpRequest& http_request, TimePoint now)
-      : request(http_request),
-        begun(now),
-        id(request_id_of(http_request)),
-        route(api::match_route(
-            {.method = http_request.method,
-             .target = http_request.target,
-             .has_anthropic_version = !http_request.header("anthropic-version").empty()})) {}
-
-  http::HttpReply error(const api::ApiError& error) const {
-    api::ErrorAnswer answer = api::render_error(error, route.dress, id);
-    http::HttpReply reply{.status = answer.status, .body = std::move(answer.body)};
-    reply.headers = std::move(answer.headers);
-    put_id(reply);
-    return reply;
-  }
-  http::HttpReply json(std::string body, const char* content_type = "application/json") const {
-    http::HttpReply reply{.content_type = content_type, .body = std::move(body)};
-    put_id(reply);
-    return reply;
-  }
-  // Anthropic's clients look for it under another name.
-  void put_id(http::HttpReply& reply) const {
-    reply.headers.emplace_back("x-request-id", id);
-    if (route.dress == api::Dress::kAnthropic) reply.headers.emplace_back("request-id", id);
-  }
-
-  std::optional<api::Route> endpoint() const {
-    return route.match ? std::optional(route.match->route) : std::nullopt;
-  }
-
-  const http::HttpRequest& request;
-  const TimePoint begun;
-  const std::string id;
-  const api::RouteAnswer route;
-};
-
-struct ApiHandler::Making {
-  Making(std::unique_ptr<AnswerWatch> watching, std::unique_ptr<GeneratedAnswer> begun)
-      : watch(std::move(watching)),
-        answer(std::move(begun)),
-        cancel(watch->cancel_token(), [this] { answer->forsake(); }) {}
-
-  // The next event, also that somebody ended the request; none once `until` has passed.
-  std::optional<api::AnswerEvent> next(TimePoint until) {
-    std::optional<api::AnswerEvent> event;
-    if (!cancelled()) event = answer->next(until);
-    if (cancelled()) {
-      event = api::Failed{{.kind = api::ErrorKind::kRequestCancelled,
-                           .message = "Who runs the cluster has ended this request."}};
-    }
-    if (event) watch->take(*event);
-    return event;
-  }
-  bool cancelled() const { return watch->cancel_token().stop_requested(); }
-
-  const std::unique_ptr<AnswerWatch> watch;
-  const std::unique_ptr<GeneratedAnswer> answer;  // ends first, and frees its sequences
-  const std::stop_callback<std::function<void()>> cancel;
-  Duration ping_time{};  // 0: no pings
-};
 
 ApiHandler::ApiHandler(ApiOptions options, ServingBackend& backend, metrics::RequestLedger& ledger,
                        const Clock& clock)
@@ -105,10 +20,14 @@ ApiHandler::ApiHandler(ApiOptions options, ServingBackend& backend, metrics::Req
       ledger_(ledger),
       clock_(clock),
       server_info_(backend, ledger, clock, options_.fingerprint),
-      admission_(options_.answers_max) {}
+      answers_({.answers_max = options_.answers_max,
+                .ping_time = options_.ping_time,
+                .fingerprint = options_.fingerprint,
+                .wall_ms = options_.wall_ms},
+               backend, ledger, keys_, clock) {}
 
 std::optional<http::HttpReply> ApiHandler::refuse(const http::HttpRequest& head) {
-  const Call call(head, clock_.now());
+  const ApiCall call(head, clock_.now());
   std::optional<http::HttpReply> reply;
   if (!call.route.match) {
     reply = call.error(call.route.match.error());
@@ -121,7 +40,7 @@ std::optional<http::HttpReply> ApiHandler::refuse(const http::HttpRequest& head)
 }
 
 // Where a key is asked for, a strange page has none to send.
-std::optional<http::HttpReply> ApiHandler::refuse_stranger(const Call& call) const {
+std::optional<http::HttpReply> ApiHandler::refuse_stranger(const ApiCall& call) const {
   if (keys_.required()) return std::nullopt;
   const bool is_strange = http::has_foreign_origin(call.request) ||
                           (options_.this_machine_only && http::has_foreign_host(call.request));
@@ -131,7 +50,7 @@ std::optional<http::HttpReply> ApiHandler::refuse_stranger(const Call& call) con
                                 "server's name; start `salvage up` with --api-key to allow it."});
 }
 
-std::optional<http::HttpReply> ApiHandler::refuse_key(const Call& call) const {
+std::optional<http::HttpReply> ApiHandler::refuse_key(const ApiCall& call) const {
   switch (keys_.check(call.request)) {
     case KeyCheck::kGood:
       return std::nullopt;
@@ -147,7 +66,7 @@ std::optional<http::HttpReply> ApiHandler::refuse_key(const Call& call) const {
 }
 
 http::HttpReply ApiHandler::answer(const http::HttpRequest& request, const StopToken& gone) {
-  const Call call(request, clock_.now());
+  const ApiCall call(request, clock_.now());
   http::HttpReply reply = call.route.match ? dispatch(call, *call.route.match, gone)
                                            : call.error(call.route.match.error());
   ledger_.count_reply(call.endpoint(), reply.status);
@@ -174,7 +93,7 @@ http::HttpReply ApiHandler::broken(int status, std::string_view target) {
   return reply;
 }
 
-http::HttpReply ApiHandler::dispatch(const Call& call, const api::RouteMatch& match,
+http::HttpReply ApiHandler::dispatch(const ApiCall& call, const api::RouteMatch& match,
                                      const StopToken& gone) {
   switch (match.route) {
     case api::Route::kPage:
@@ -183,15 +102,15 @@ http::HttpReply ApiHandler::dispatch(const Call& call, const api::RouteMatch& ma
     case api::Route::kModel:
       return models(call, match);
     case api::Route::kChatCompletions:
-      return generate(call, api::Dialect::kChat, gone);
+      return answers_.reply(call, api::Dialect::kChat, gone);
     case api::Route::kCompletions:
-      return generate(call, api::Dialect::kCompletions, gone);
+      return answers_.reply(call, api::Dialect::kCompletions, gone);
     case api::Route::kResponses:
-      return generate(call, api::Dialect::kResponses, gone);
+      return answers_.reply(call, api::Dialect::kResponses, gone);
     case api::Route::kMessages:
-      return generate(call, api::Dialect::kMessages, gone);
+      return answers_.reply(call, api::Dialect::kMessages, gone);
     case api::Route::kLlamaCompletion:
-      return generate(call, api::Dialect::kLlama, gone);
+      return answers_.reply(call, api::Dialect::kLlama, gone);
     case api::Route::kCountTokens:
       return count_tokens(call, api::Dialect::kMessages);
     case api::Route::kChatInputTokens:
@@ -217,7 +136,7 @@ http::HttpReply ApiHandler::dispatch(const Call& call, const api::RouteMatch& ma
   return call.error({.kind = api::ErrorKind::kInternal, .message = "This route has no answer."});
 }
 
-http::HttpReply ApiHandler::page(const Call& call, const api::RouteMatch& match) {
+http::HttpReply ApiHandler::page(const ApiCall& call, const api::RouteMatch& match) {
   auto reply =
       page_reply(*options_.page, {.path = match.argument,
                                   .accept = call.request.header("accept"),
@@ -228,7 +147,7 @@ http::HttpReply ApiHandler::page(const Call& call, const api::RouteMatch& match)
       {.kind = api::ErrorKind::kUnknownUrl, .message = "The page has no file of this name."});
 }
 
-http::HttpReply ApiHandler::info(const Call& call, const api::RouteMatch& match) {
+http::HttpReply ApiHandler::info(const ApiCall& call, const api::RouteMatch& match) {
   if (match.route == api::Route::kMetrics) {
     return call.json(server_info_.metrics(), "text/plain; version=0.0.4; charset=utf-8");
   }
@@ -239,7 +158,7 @@ http::HttpReply ApiHandler::info(const Call& call, const api::RouteMatch& match)
 }
 
 // What others ask, and how the cluster does: nobody's business but the owner's.
-http::HttpReply ApiHandler::administer(const Call& call, const api::RouteMatch& match) {
+http::HttpReply ApiHandler::administer(const ApiCall& call, const api::RouteMatch& match) {
   if (!keys_.may_administer(call.request)) {
     return call.error({.kind = api::ErrorKind::kScopeMissing,
                        .message = "This is answered to who sends a key of this server, and "
@@ -255,7 +174,7 @@ http::HttpReply ApiHandler::administer(const Call& call, const api::RouteMatch& 
   return call.json(api::cancelled_body(match.argument));
 }
 
-http::HttpReply ApiHandler::models(const Call& call, const api::RouteMatch& match) {
+http::HttpReply ApiHandler::models(const ApiCall& call, const api::RouteMatch& match) {
   const std::vector<api::ModelEntry> models = backend_.models();
   if (match.route == api::Route::kModels) {
     return call.json(api::models_body(models, call.route.dress));
@@ -265,128 +184,8 @@ http::HttpReply ApiHandler::models(const Call& call, const api::RouteMatch& matc
   return call.json(api::model_body(**found, call.route.dress));
 }
 
-api::Parsed<api::GenerateRequest> ApiHandler::parse(const Call& call, api::Dialect dialect) {
-  return api::parse_request(dialect, call.request.body);
-}
-
-metrics::RequestFacts ApiHandler::facts_of(const Call& call) const {
-  metrics::RequestFacts facts;
-  facts.id = call.id;
-  facts.endpoint = call.endpoint().value_or(api::Route::kPage);
-  facts.who = keys_.name_of(call.request);
-  facts.begun_unix_ms = options_.wall_ms();
-  return facts;
-}
-
-http::HttpReply ApiHandler::refused(const Call& call, metrics::RequestFacts facts,
-                                    const api::ApiError& error) {
-  log_request(
-      ledger_.refuse(std::move(facts), api::facts_of(error.kind).code, call.begun, clock_.now()));
-  return call.error(error);
-}
-
-http::HttpReply ApiHandler::generate(const Call& call, api::Dialect dialect,
-                                     const StopToken& gone) {
-  metrics::RequestFacts facts = facts_of(call);
-  auto request = parse(call, dialect);
-  if (!request) return refused(call, std::move(facts), request.error());
-  facts.stream = request->stream;
-  auto model = ready_model(backend_, request->model);
-  if (!model) return refused(call, std::move(facts), model.error());
-  facts.model = model->name;
-  facts.machines = model->machines;
-  auto answer = GeneratedAnswer::prepare(*request, *model, clock_);
-  if (!answer) return refused(call, std::move(facts), answer.error());
-  facts.answers = (*answer)->choices();
-  facts.prompt_tokens = (*answer)->prompt_tokens() * request->choices;
-  auto entered = admission_.enter(facts.answers);
-  if (!entered) {
-    return refused(
-        call, std::move(facts),
-        {.kind = api::ErrorKind::kQueueFull,
-         .message = fmt::format("{} answers are under way or waiting, and no more may wait; try "
-                                "again later.",
-                                admission_.live())});
-  }
-  auto ticket = std::make_shared<Admission::Ticket>(std::move(*entered));
-  if (auto begun = (*answer)->begin(std::move(ticket)); !begun) {
-    return refused(call, std::move(facts), begun.error());
-  }
-  api::AnswerInfo info = info_of(call, *request, *model, **answer);
-  const auto making = std::make_shared<Making>(
-      std::make_unique<AnswerWatch>(ledger_, clock_, std::move(facts), call.begun),
-      std::move(*answer));
-  making->ping_time =
-      request->ping_seconds ? std::chrono::seconds(*request->ping_seconds) : options_.ping_time;
-  http::HttpReply reply = request->stream ? stream(std::move(info), making)
-                                          : whole(call, std::move(info), *making, gone);
-  call.put_id(reply);
-  reply.headers.emplace_back("x-salvage-model", model->name);
-  return reply;
-}
-
-api::AnswerInfo ApiHandler::info_of(const Call& call, const api::GenerateRequest& request,
-                                    const ReadyModel& model, const GeneratedAnswer& answer) const {
-  api::AnswerInfo info = api::answer_info(request);
-  info.unique = random_hex(12).value_or("0");
-  info.created_s = options_.wall_ms() / 1000;
-  info.model = model.name;
-  info.fingerprint = options_.fingerprint;
-  info.request_id = call.id;
-  if (info.wants_prompts()) info.prompts = answer.prompt_texts();
-  return info;
-}
-
-http::HttpReply ApiHandler::stream(api::AnswerInfo info, std::shared_ptr<Making> making) const {
-  http::HttpReply reply{.content_type = "text/event-stream; charset=utf-8"};
-  reply.headers.emplace_back("Cache-Control", "no-cache");
-  reply.headers.emplace_back("X-Accel-Buffering", "no");
-  reply.stream = [this, info = std::move(info), making = std::move(making)](http::HttpBody& body,
-                                                                            const StopToken& gone) {
-    const std::stop_callback forsake(gone, [&making] { making->answer->forsake(); });
-    const auto stream = api::AnswerStream::make(info);
-    if (!body.write(stream->take(api::Accepted{making->answer->prompt_tokens()}))) return;
-    while (!stream->ended() && !gone.stop_requested()) {
-      const std::string frames = next_frames(*stream, *making);
-      if (!frames.empty() && !body.write(frames)) return;
-    }
-    if (stream->ended()) making->watch->close();
-  };
-  return reply;
-}
-
-// What there is to say next, and whatever waits behind it; a ping if there is nothing for long.
-std::string ApiHandler::next_frames(api::AnswerStream& stream, Making& making) const {
-  const TimePoint ping_at =
-      making.ping_time == Duration{} ? kNoDeadline : deadline_after(clock_.now(), making.ping_time);
-  std::string frames;
-  while (!stream.ended()) {
-    const auto event = making.next(frames.empty() ? ping_at : TimePoint{});
-    if (!event) break;
-    frames += stream.take(*event);
-    if (frames.size() >= kWriteBytes) break;
-  }
-  return frames.empty() && !stream.ended() ? stream.ping() : frames;
-}
-
-http::HttpReply ApiHandler::whole(const Call& call, api::AnswerInfo info, Making& making,
-                                  const StopToken& gone) const {
-  const std::stop_callback forsake(gone, [&making] { making.answer->forsake(); });
-  api::WholeAnswer whole(std::move(info));
-  whole.take(api::Accepted{making.answer->prompt_tokens()});
-  while (!whole.ended()) {
-    if (gone.stop_requested()) {
-      return call.error({.kind = api::ErrorKind::kClientClosed, .message = "The client has gone."});
-    }
-    if (const auto event = making.next(kNoDeadline)) whole.take(*event);
-  }
-  making.watch->close();
-  if (whole.failure()) return call.error(*whole.failure());
-  return http::HttpReply{.body = whole.body()};
-}
-
-http::HttpReply ApiHandler::count_tokens(const Call& call, api::Dialect dialect) {
-  const auto request = parse(call, dialect);
+http::HttpReply ApiHandler::count_tokens(const ApiCall& call, api::Dialect dialect) {
+  const auto request = api::parse_request(dialect, call.request.body);
   if (!request) return call.error(request.error());
   const auto model = ready_model(backend_, request->model);
   if (!model) return call.error(model.error());
@@ -397,7 +196,7 @@ http::HttpReply ApiHandler::count_tokens(const Call& call, api::Dialect dialect)
                                                       : api::input_tokens_body(tokens));
 }
 
-http::HttpReply ApiHandler::tokenize(const Call& call) {
+http::HttpReply ApiHandler::tokenize(const ApiCall& call) {
   const auto wish = api::parse_tokenize(call.request.body);
   if (!wish) return call.error(wish.error());
   const auto model = ready_model(backend_, "");
@@ -412,7 +211,7 @@ http::HttpReply ApiHandler::tokenize(const Call& call) {
   return call.json(api::pieces_body(pieces));
 }
 
-http::HttpReply ApiHandler::detokenize(const Call& call) {
+http::HttpReply ApiHandler::detokenize(const ApiCall& call) {
   const auto tokens = api::parse_detokenize(call.request.body);
   if (!tokens) return call.error(tokens.error());
   const auto model = ready_model(backend_, "");
@@ -422,8 +221,8 @@ http::HttpReply ApiHandler::detokenize(const Call& call) {
   return call.json(api::content_body(text));
 }
 
-http::HttpReply ApiHandler::apply_template(const Call& call) {
-  const auto request = parse(call, api::Dialect::kChat);
+http::HttpReply ApiHandler::apply_template(const ApiCall& call) {
+  const auto request = api::parse_request(api::Dialect::kChat, call.request.body);
   if (!request) return call.error(request.error());
   const auto model = ready_model(backend_, request->model);
   if (!model) return call.error(model.error());
