@@ -1,13 +1,13 @@
 #include "app/api_service.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "app/command.h"
 #include "app/version.h"
+#include "app/wall_clock.h"
 #include "app/words.h"
 #include "base/ip_address.h"
 #include "base/random.h"
@@ -19,11 +19,6 @@ namespace {
 
 constexpr std::size_t kKeyBytes = 24;
 constexpr std::string_view kKeyPrefix = "sk-slv-";
-
-std::int64_t wall_ms() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-}
 
 std::string url_of(const std::string& address, std::uint16_t port) {
   // Who listens on all addresses reaches itself on loopback.
@@ -87,7 +82,7 @@ Result<std::unique_ptr<ApiService>> ApiService::start(const ApiOptions& options,
   api.keys_required = service->keys_required_;
   api.this_machine_only = is_loopback(*ip);
   api.fingerprint = fmt::format("salvage-{}-llama.cpp-{}", kVersion, kLlamaPin);
-  api.wall_ms = wall_ms;
+  api.wall_ms = wall_clock_ms;
   http::HttpServiceOptions http;
   ASSIGN_OR_RETURN(http.listener, transport::listen_plainly(options.address, options.port));
   http.clock = &clock;

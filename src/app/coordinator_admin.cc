@@ -10,13 +10,19 @@
 #include "app/node_process.h"
 #include "app/store_work.h"
 #include "app/version.h"
+#include "app/wall_clock.h"
+#include "gateway/command_answers.h"
 
 namespace salvage::app {
 namespace {
 
 class CoordinatorAdmin final : public admin::AdminBackend {
  public:
-  explicit CoordinatorAdmin(NodeProcess& process) : process_(process) {}
+  explicit CoordinatorAdmin(NodeProcess& process)
+      : process_(process),
+        commands_({.ready = [this](const std::string& model) { return coordinator().ready(model); },
+                   .wall_ms = wall_clock_ms},
+                  process.ledger(), process.clock()) {}
 
   admin::StatusInfo status() override {
     admin::StatusInfo info;
@@ -110,7 +116,7 @@ class CoordinatorAdmin final : public admin::AdminBackend {
   Result<coordinator::RunOutcome> run(const coordinator::RunWish& wish,
                                       const std::function<bool(std::string_view)>& show,
                                       const StopToken& stop) override {
-    return coordinator().run(wish, show, stop);
+    return commands_.answer(wish, show, stop);
   }
 
  private:
@@ -120,6 +126,7 @@ class CoordinatorAdmin final : public admin::AdminBackend {
                           : coordinator().resolve_model(model);
   }
   NodeProcess& process_;
+  const gateway::CommandAnswers commands_;
 };
 
 }  // namespace

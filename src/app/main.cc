@@ -36,8 +36,10 @@ std::string printable(std::string_view text) {
   return whole + characters.finish();
 }
 
-int report(const Error& error) {
-  if (error.code() == ErrorCode::kCancelled) {
+// What somebody else has cancelled says so itself.
+int report(const Error& error, const StopToken& interrupt) {
+  const bool by_us = interrupt.stop_requested() || !std::cout;
+  if (error.code() == ErrorCode::kCancelled && by_us) {
     std::cerr << words("error.interrupted") << '\n';
     return kExitInterrupted;
   }
@@ -107,7 +109,7 @@ int run(int argc, char** argv, StopToken stop) {
     return code == 0 ? 0 : kExitUsage;
   }
   const Result<void> done = context.chosen();
-  if (!done) return report(done.error());
+  if (!done) return report(done.error(), context.stop);
   if (std::cout.flush()) return 0;
   std::cerr << words("error.output_lost") << '\n';
   return kExitFailed;

@@ -11,6 +11,7 @@
 #include "app/format.h"
 #include "app/node_admin.h"
 #include "app/version.h"
+#include "app/wall_clock.h"
 #include "app/words.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -108,11 +109,7 @@ Result<void> NodeProcess::start_coordinator() {
   options.port = port_;
   options.authority = *enrolment_.authority;
   options.cluster_name = enrolment_.cluster_name;
-  options.wall_clock_ms = [] {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(
-               std::chrono::system_clock::now().time_since_epoch())
-        .count();
-  };
+  options.wall_clock_ms = wall_clock_ms;
   options.make_text = engine::make_llama_text_tools;
   options.event = [this](const coordinator::ClusterEvent& event) { say_event(event); };
   options.shut_out = [this](const NodeId& node) { tls_->close_peer(node); };

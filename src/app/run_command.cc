@@ -187,7 +187,7 @@ Result<void> run(const RunOptions& options, const StopToken& stop) {
   };
   ASSIGN_OR_RETURN(const pipeline::Generation generation,
                    pipeline::generate(session->pipeline().client(), session->text(),
-                                      generation_options, show, stop));
+                                      generation_options, {.show = show}, stop));
   if (!options.json) {
     std::cout << std::endl;
     if (talk) std::cerr << '\n';

@@ -1,11 +1,8 @@
-// Prompts in, answers out.
-
-#include <utility>
+// Who is ready to answer.
 
 #include <fmt/format.h>
 
 #include "coordinator/service.h"
-#include "pipeline/generation.h"
 
 namespace salvage::coordinator {
 
@@ -40,28 +37,6 @@ Result<ReadyPipeline> Service::ready_pipeline(const std::string& model) {
 Result<ReadyPipeline> Service::ready(const std::string& model) {
   return loop_.call([&] { return ready_pipeline(model); },
                     Result<ReadyPipeline>(fail(ErrorCode::kUnavailable, "shutting down")));
-}
-
-Result<pipeline::GenerationOptions> Service::prepare(const ClusterPipeline& ready,
-                                                     const RunWish& wish) {
-  pipeline::GenerationOptions options;
-  options.tokens_max = wish.tokens_max;
-  options.sampling = wish.sampling;
-  options.hash_logits = wish.hash_logits;
-  RETURN_IF_ERROR(pipeline::set_prompt(ready.text(), wish.prompt, wish.chat, options));
-  return options;
-}
-
-Result<RunOutcome> Service::run(const RunWish& wish,
-                                const std::function<bool(std::string_view)>& show,
-                                const StopToken& stop) {
-  ASSIGN_OR_RETURN(const ReadyPipeline prepared, ready(wish.model));
-  ASSIGN_OR_RETURN(const auto options, prepare(*prepared.pipeline, wish));
-  const auto running = prepared.pipeline->count_running();
-  ASSIGN_OR_RETURN(pipeline::Generation generation,
-                   pipeline::generate(prepared.pipeline->client(), prepared.pipeline->text(),
-                                      options, show, stop));
-  return RunOutcome{std::move(generation), prepared.deployment};
 }
 
 }  // namespace salvage::coordinator

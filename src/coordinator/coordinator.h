@@ -1,13 +1,13 @@
 #pragma once
 
 // The coordinator: knows who belongs to the cluster, which models there are and where their layers
-// lie, places them, and answers prompts with the pipelines that come of it. All decisions are made
-// by the pure state machines of cluster/; this module brings them events and carries out their
+// lie, places them, and keeps ready the pipelines that answer prompts. All decisions are made by
+// the pure state machines of cluster/; this module brings them events and carries out their
 // actions (coordinator/README.md has the map).
 //
 // Threads: one, the *loop*, owns the state machines; everything else posts to it. Public methods
 // may be called from any thread but the loop; they wait for the loop, which never waits for a peer
-// longer than a second. run() blocks until the answer ends.
+// longer than a second.
 // Lifetime: what is passed in by reference outlives the object. The destructor ends all links and
 // stages of this coordinator and waits for them.
 
@@ -20,7 +20,6 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "base/stop.h"
 #include "cluster/invites.h"
 #include "coordinator/cluster_info.h"
 #include "engine/text.h"
@@ -84,6 +83,7 @@ struct LoadWish {
   bool sequences_chosen = false;  // false: four, fewer if the context would have to be shorter
 };
 
+// What a command wants answered, and what came of it (gateway/command_answers.h).
 struct RunWish {
   std::string model;  // name, id or the beginning of one; empty: the only one that is loaded
   std::string prompt;
@@ -142,10 +142,6 @@ class Coordinator {
   // The pipeline of a loaded model, by name, id or the beginning of one; empty: the only one that
   // is loaded. `not_found`, or `unavailable` with why it is not ready.
   virtual Result<ReadyPipeline> ready(const std::string& model) = 0;
-  // `show` gets whole characters; false ends the answer.
-  virtual Result<RunOutcome> run(const RunWish& wish,
-                                 const std::function<bool(std::string_view)>& show,
-                                 const StopToken& stop) = 0;
 };
 
 }  // namespace salvage::coordinator

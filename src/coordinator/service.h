@@ -87,8 +87,6 @@ class Service final : public Coordinator {
   std::vector<DeploymentInfo> deployments() override;
 
   Result<ReadyPipeline> ready(const std::string& model) override;
-  Result<RunOutcome> run(const RunWish& wish, const std::function<bool(std::string_view)>& show,
-                         const StopToken& stop) override;
 
  private:
   // --- service.cc: links ---
@@ -197,7 +195,6 @@ class Service final : public Coordinator {
 
   // --- answers.cc ---
   Result<ReadyPipeline> ready_pipeline(const std::string& model);  // loop
-  Result<pipeline::GenerationOptions> prepare(const ClusterPipeline& ready, const RunWish& wish);
 
   const CoordinatorOptions options_;
   const Parts parts_;

@@ -24,6 +24,21 @@ double ms_between(TimePoint begin, TimePoint end) {
 
 }  // namespace
 
+api::Finished finished_of(pipeline::FinishReason reason, const pipeline::RequestStats& stats,
+                          std::uint32_t answer_tokens) {
+  api::Finished finished{.reason = stop_reason(reason)};
+  finished.usage = {.prompt_tokens = stats.prompt_tokens,
+                    .cached_tokens = stats.reused_tokens,
+                    .answer_tokens = answer_tokens};
+  finished.timings = {.queue_ms = stats.queue_seconds * 1000,
+                      .cached_tokens = stats.reused_tokens,
+                      .prompt_tokens = stats.prompt_tokens - stats.reused_tokens,
+                      .prompt_ms = std::max(stats.ttft_seconds - stats.queue_seconds, 0.0) * 1000,
+                      .answer_tokens = answer_tokens,
+                      .answer_ms = stats.decode_seconds * 1000};
+  return finished;
+}
+
 AnswerChoice::AnswerChoice(std::uint32_t index, const PreparedPrompt& prompt,
                            const ChoiceContext& context)
     : index_(index),
@@ -154,7 +169,10 @@ std::optional<api::AnswerEvent> AnswerChoice::finish(const Ended& ended) {
 
 api::Finished AnswerChoice::finished(const Ended& ended) {
   finished_ = true;
-  api::Finished finished{.choice = index_, .reason = stop_reason(ended.reason)};
+  // The token that ended the answer was computed as well, and everybody counts it.
+  if (ended.reason == pipeline::FinishReason::kStop) ++answer_tokens_;
+  api::Finished finished = finished_of(ended.reason, ended.stats, answer_tokens_);
+  finished.choice = index_;
   // The limit is never beyond the context's end, so reaching that looks like reaching a limit.
   if (ended.reason == pipeline::FinishReason::kLength && fills_context()) {
     finished.reason = api::StopReason::kContextFull;
@@ -164,18 +182,6 @@ api::Finished AnswerChoice::finished(const Ended& ended) {
     finished.reason = api::StopReason::kStopText;
     finished.stop_text = text_.stop_found();
   }
-  // The token that ended the answer was computed as well, and everybody counts it.
-  if (ended.reason == pipeline::FinishReason::kStop) ++answer_tokens_;
-  const pipeline::RequestStats& stats = ended.stats;
-  finished.usage = {.prompt_tokens = stats.prompt_tokens,
-                    .cached_tokens = stats.reused_tokens,
-                    .answer_tokens = answer_tokens_};
-  finished.timings = {.queue_ms = stats.queue_seconds * 1000,
-                      .cached_tokens = stats.reused_tokens,
-                      .prompt_tokens = stats.prompt_tokens - stats.reused_tokens,
-                      .prompt_ms = std::max(stats.ttft_seconds - stats.queue_seconds, 0.0) * 1000,
-                      .answer_tokens = answer_tokens_,
-                      .answer_ms = stats.decode_seconds * 1000};
   return finished;
 }
 

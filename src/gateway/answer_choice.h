@@ -48,6 +48,10 @@ struct ChoiceContext {
   std::uint32_t context_tokens = 0;  // of a sequence
 };
 
+// The end of a choice as the pipeline tells it; `answer_tokens` with the token that ended it.
+api::Finished finished_of(pipeline::FinishReason reason, const pipeline::RequestStats& stats,
+                          std::uint32_t answer_tokens);
+
 class AnswerChoice {
  public:
   // `prompt` and `context` outlive the object.

@@ -4,6 +4,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -15,20 +17,35 @@
 namespace salvage::pipeline {
 namespace {
 
-// Tokens that the reader of the text may lag behind before the pipeline waits for it.
-constexpr std::size_t kEventsMax = 1024;
+// News of the line and of the prompt that wait to be heard; further ones are left out.
+constexpr std::size_t kNewsMax = 1024;
 
+struct Waits {
+  std::uint32_t place;
+};
+struct Read {  // of the prompt
+  std::uint32_t done;
+  std::uint32_t total;
+  std::uint32_t reused;
+};
 struct Ended {
   FinishReason reason;
   RequestStats stats;
 };
-using Event = std::variant<TokenId, Ended, Error>;
+using Event = std::variant<Waits, Read, TokenId, Ended, Error>;
 
 // Outlives the request: the last event may be delivered after the reader has left.
 using EventQueue = std::shared_ptr<BoundedQueue<Event>>;
 
 RequestHandler handler_for(const EventQueue& events) {
   RequestHandler handler;
+  const auto tell = [events](Event event) {
+    if (events->size() < kNewsMax) (void)events->push(std::move(event));
+  };
+  handler.queued = [tell](std::uint32_t place) { tell(Waits{place}); };
+  handler.progress = [tell](std::uint32_t done, std::uint32_t total, std::uint32_t reused) {
+    tell(Read{done, total, reused});
+  };
   handler.token = [events](TokenId token) { (void)events->push(token); };
   handler.done = [events](FinishReason reason, const RequestStats& stats) {
     (void)events->push(Ended{reason, stats});
@@ -74,7 +91,8 @@ Result<void> set_prompt(const engine::TextTools& text, const std::string& typed,
 
 double Generation::prefill_rate() const {
   const std::uint32_t computed = stats.prompt_tokens - stats.reused_tokens;
-  return stats.ttft_seconds > 0 ? computed / stats.ttft_seconds : 0;
+  const double seconds = stats.ttft_seconds - stats.queue_seconds;
+  return seconds > 0 ? computed / seconds : 0;
 }
 
 double Generation::decode_rate() const {
@@ -82,20 +100,82 @@ double Generation::decode_rate() const {
   return measurable ? (stats.answer_tokens - 1) / stats.decode_seconds : 0;
 }
 
-Result<Generation> generate(PipelineClient& client, const engine::TextTools& text,
-                            const GenerationOptions& options,
-                            const std::function<bool(std::string_view)>& show,
-                            const StopToken& stop) {
-  const auto events = std::make_shared<BoundedQueue<Event>>(kEventsMax);
-  const auto vocabulary = text.vocabulary;
+namespace {
+
+// Follows one request on the thread of whoever asked: events in, text and figures out.
+class Follower {
+ public:
+  // `cancel` ends the request; its end still comes as an event.
+  Follower(const engine::Vocabulary& vocabulary, const GenerationOptions& options,
+           const GenerationListener& listener, std::function<void()> cancel)
+      : stream_(vocabulary, options.stop), listener_(listener), cancel_(std::move(cancel)) {}
+
+  void take(const Waits& waits) const {
+    if (listener_.queued) listener_.queued(waits.place);
+  }
+  void take(const Read& read) const {
+    if (listener_.progress) listener_.progress(read.done, read.total, read.reused);
+  }
+  // What was computed before the pipeline heard that the answer is over is no part of it.
+  void take(TokenId token) {
+    if (stream_.stopped()) return;
+    generation_.tokens.push_back(token);
+    if (listener_.token) listener_.token(token);
+    emit(stream_.push(token));
+    if (stream_.stopped()) cancel_();
+  }
+  void take(const Ended& ended) {
+    emit(stream_.finish());
+    generation_.reason = stream_.stopped() ? FinishReason::kStop : ended.reason;
+    generation_.by_end_token = ended.reason == FinishReason::kStop;
+    generation_.stats = ended.stats;
+    end_.emplace();
+  }
+  void take(const Error& error) {
+    emit(stream_.finish());
+    end_ = fail(error);
+  }
+
+  const std::optional<Result<void>>& end() const { return end_; }
+  Generation& generation() { return generation_; }
+
+ private:
+  void emit(const std::string& part) {
+    generation_.text += part;
+    if (!part.empty() && !listener_.show(part)) cancel_();
+  }
+
+  TextStream stream_;
+  const GenerationListener& listener_;
+  const std::function<void()> cancel_;
+  Generation generation_;
+  std::optional<Result<void>> end_;
+};
+
+Result<GenerateRequest> request_of(const engine::TextTools& text,
+                                   const GenerationOptions& options) {
   GenerateRequest request;
   request.prompt = options.prompt;
   request.turn = options.turn;
   request.answer_tokens_max = options.tokens_max;
   ASSIGN_OR_RETURN(request.sampler, text.make_sampler(options.sampling));
   if (!options.ignore_end) {
-    request.ends = [vocabulary](TokenId token) { return vocabulary->ends_generation(token); };
+    request.ends = [vocabulary = text.vocabulary](TokenId token) {
+      return vocabulary->ends_generation(token);
+    };
   }
+  return request;
+}
+
+}  // namespace
+
+Result<Generation> generate(PipelineClient& client, const engine::TextTools& text,
+                            const GenerationOptions& options, const GenerationListener& listener,
+                            const StopToken& stop) {
+  // Room for all of a whole answer: who reads slowly holds up nobody else's.
+  const auto events =
+      std::make_shared<BoundedQueue<Event>>(std::size_t{options.tokens_max} + kNewsMax + 1);
+  ASSIGN_OR_RETURN(GenerateRequest request, request_of(text, options));
   request.handler = handler_for(events);
   const auto hash = std::make_shared<LogitsHash>();
   if (options.hash_logits) {
@@ -106,38 +186,15 @@ Result<Generation> generate(PipelineClient& client, const engine::TextTools& tex
   }
   ASSIGN_OR_RETURN(const RequestId id, client.generate(std::move(request)));
   const std::stop_callback on_stop(stop, [&client, id] { client.cancel(id); });
-
-  Generation generation;
-  TextStream stream(*vocabulary, options.stop);
-  // Cancelling reports the end into the queue that this thread empties: make room first.
-  const auto cancel = [&] {
-    while (events->try_pop()) {
-    }
-    client.cancel(id);
-  };
-  const auto emit = [&](const std::string& part) {
-    generation.text += part;
-    if (!part.empty() && !show(part)) cancel();
-  };
-  for (;;) {
+  Follower follower(*text.vocabulary, options, listener, [&client, id] { client.cancel(id); });
+  while (!follower.end()) {
     const std::optional<Event> event = events->pop();
-    if (const auto* token = std::get_if<TokenId>(&*event)) {
-      if (stream.stopped()) continue;
-      generation.tokens.push_back(*token);
-      emit(stream.push(*token));
-      if (stream.stopped()) cancel();
-    } else if (const auto* ended = std::get_if<Ended>(&*event)) {
-      emit(stream.finish());
-      generation.reason = stream.stopped() ? FinishReason::kStop : ended->reason;
-      generation.stats = ended->stats;
-      if (options.hash_logits) generation.logits_hash = hash->value();
-      if (stop.stop_requested()) return fail(ErrorCode::kCancelled, "interrupted");
-      return generation;
-    } else {
-      emit(stream.finish());
-      return fail(std::get<Error>(*event));
-    }
+    std::visit([&](const auto& it) { follower.take(it); }, *event);
   }
+  RETURN_IF_ERROR(*follower.end());
+  if (stop.stop_requested()) return fail(ErrorCode::kCancelled, "interrupted");
+  if (options.hash_logits) follower.generation().logits_hash = hash->value();
+  return std::move(follower.generation());
 }
 
 }  // namespace salvage::pipeline

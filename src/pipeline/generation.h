@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -30,10 +31,22 @@ struct GenerationOptions {
 Result<void> set_prompt(const engine::TextTools& text, const std::string& typed, bool chat,
                         GenerationOptions& options);
 
+// Hears of an answer on its way, on the thread that called generate(). All but `show` may be empty.
+struct GenerationListener {
+  // Whole characters; false ends the answer: nobody reads it any more.
+  std::function<bool(std::string_view)> show;
+  // As RequestHandler has them; what is old when this thread comes to it may be left out.
+  std::function<void(std::uint32_t place)> queued = {};
+  std::function<void(std::uint32_t done, std::uint32_t total, std::uint32_t reused)> progress = {};
+  std::function<void(TokenId)> token = {};  // each of the answer; its text may come later
+};
+
 struct Generation {
   std::string text;
   std::vector<TokenId> tokens;
+  // `cancelled`: `show` said so.
   FinishReason reason = FinishReason::kStop;
+  bool by_end_token = false;  // one more than `tokens` was computed
   RequestStats stats;
   std::uint64_t logits_hash = 0;  // XXH3-64 over the rows' own hashes, by rising position
 
@@ -41,10 +54,9 @@ struct Generation {
   double decode_rate() const;
 };
 
-// `show` gets whole characters; false ends the answer (nobody reads it any more).
+// `cancelled` once `stop` wants it.
 Result<Generation> generate(PipelineClient& client, const engine::TextTools& text,
-                            const GenerationOptions& options,
-                            const std::function<bool(std::string_view)>& show,
+                            const GenerationOptions& options, const GenerationListener& listener,
                             const StopToken& stop);
 
 }  // namespace salvage::pipeline
