@@ -14,9 +14,9 @@ using namespace salvage::admin;
 
 namespace {
 
-constexpr const char* kNames[] = {"invite", "revoke-invite", "rename",       "remove",
-                                  "leave",  "load",          "unload",       "verify",
-                                  "gc",     "run",           "remove-model", "status"};
+constexpr const char* kNames[] = {"invite",       "revoke-invite", "rename", "remove", "leave",
+                                  "load",         "unload",        "verify", "gc",     "run",
+                                  "remove-model", "status",        "cancel"};
 
 void check(bool good) {
   if (!good) std::abort();

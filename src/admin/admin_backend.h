@@ -92,6 +92,8 @@ class AdminBackend {
   virtual Result<metrics::ClusterGlance> glance() = 0;
   virtual Result<std::vector<metrics::RequestRecord>>
   requests() = 0;  // live ones, then those that ended
+  // Ends the request of this id, or the only one whose id begins so; gives its id.
+  virtual Result<std::string> cancel(const std::string& id) = 0;
 
   virtual Result<coordinator::OpenInvite> invite(const InviteRequest& request) = 0;
   virtual Result<void> revoke_invite(const std::string& id) = 0;

@@ -9,6 +9,7 @@
 
 #include "admin/info_json.h"
 #include "api/bounded_json.h"
+#include "api/server_bodies.h"
 #include "metrics/glance_json.h"
 
 namespace salvage::admin {
@@ -100,6 +101,13 @@ AdminAnswer post_rename(std::string_view body, AdminBackend& backend) {
   return {.body = line_of("name", *name)};
 }
 
+AdminAnswer post_cancel(std::string_view body, AdminBackend& backend) {
+  const auto request = parse_named(body, "id");
+  if (!request) return refuse(request.error());
+  const auto id = backend.cancel(request->value);
+  return id ? AdminAnswer{.body = api::cancelled_body(*id)} : refuse(id.error());
+}
+
 AdminAnswer post_leave(std::string_view body, AdminBackend& backend) {
   const auto request = parse_leave(body);
   return request ? nothing(backend.leave(*request)) : refuse(request.error());
@@ -180,6 +188,7 @@ constexpr std::array kRoutes{
     Route{"POST", "verify", post_verify},
     Route{"POST", "gc", post_gc},
     Route{"POST", "run", post_run},
+    Route{"POST", "cancel", post_cancel},
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 // {"error": ...} with a fitting HTTP status.
 //
 //   GET  status cluster models deployments invites glance requests
-//   POST invite revoke-invite rename remove leave unload remove-model gc
+//   POST invite revoke-invite rename remove leave unload remove-model gc cancel
 //   POST load verify run      answer with lines; before the end {"progress": ...}, run {"text":
 //   ...}
 //

@@ -58,8 +58,10 @@ TEST(AdminRoutes, verbs_reach_their_call) {
   EXPECT_EQ(ask(backend, "POST", "leave", R"({"forget":true})").status, 200);
   EXPECT_EQ(ask(backend, "POST", "rename", R"({"node":"pi","name":"po"})").body,
             R"({"name":"po"})");
+  EXPECT_EQ(ask(backend, "POST", "cancel", R"({"id":"run_7"})").body,
+            R"({"id":"run_7-whole","object":"request","cancelled":true})");
   EXPECT_THAT(backend.calls, ElementsAre("remove pi", "revoke 77", "unload m", "rm m",
-                                         "leave and forget", "rename pi"));
+                                         "leave and forget", "rename pi", "cancel run_7"));
 }
 
 TEST(AdminRoutes, an_unknown_path_is_not_found) {
@@ -73,7 +75,7 @@ TEST(AdminRoutes, an_unknown_path_is_not_found) {
 TEST(AdminRoutes, a_wrong_body_is_refused_before_anything_happens) {
   FakeBackend backend;
   for (const char* name : {"invite", "revoke-invite", "rename", "remove", "leave", "load", "unload",
-                           "remove-model", "verify", "gc", "run"}) {
+                           "remove-model", "verify", "gc", "run", "cancel"}) {
     const Answered got = ask(backend, "POST", name, R"({"unknown":1})");
     EXPECT_EQ(got.status, 400) << name;
     EXPECT_TRUE(got.lines.empty()) << name;

@@ -50,6 +50,9 @@ class FakeBackend final : public AdminBackend {
   Result<std::vector<metrics::RequestRecord>> requests() override {
     return answer(std::vector<metrics::RequestRecord>(1), "requests");
   }
+  Result<std::string> cancel(const std::string& id) override {
+    return answer(id + "-whole", "cancel " + id);
+  }
   Result<coordinator::OpenInvite> invite(const InviteRequest& request) override {
     coordinator::OpenInvite invite;
     invite.code = "slv1.code";

@@ -107,6 +107,7 @@ Json stage_json(std::size_t index, const coordinator::StageInfo& stage) {
   json["pid"] = stage.pid;
   if (stage.counters) put_counters(json, *stage.counters);
   put_known(json, "busy", stage.busy);
+  put_known(json, "bubble", stage.bubble);
   return json;
 }
 

@@ -27,6 +27,7 @@ void add_status(CLI::App& app, CommandContext& context);
 void add_nodes(CLI::App& app, CommandContext& context);
 void add_ps(CLI::App& app, CommandContext& context);
 void add_top(CLI::App& app, CommandContext& context);
+void add_cancel(CLI::App& app, CommandContext& context);
 void add_rename(CLI::App& app, CommandContext& context);
 void add_remove(CLI::App& app, CommandContext& context);
 void add_models(CLI::App& app, CommandContext& context);

@@ -57,6 +57,12 @@ class CoordinatorAdmin final : public admin::AdminBackend {
     return process_.ledger().records(process_.clock().now());
   }
 
+  Result<std::string> cancel(const std::string& id) override {
+    ASSIGN_OR_RETURN(std::string whole, process_.ledger().find_live(id));
+    if (process_.ledger().cancel(whole) > 0) return whole;
+    return fail(ErrorCode::kNotFound, fmt::format("the request {} has just ended", whole));
+  }
+
   Result<coordinator::OpenInvite> invite(const admin::InviteRequest& request) override {
     coordinator::InviteOptions options;
     options.uses = request.uses;

@@ -76,7 +76,7 @@ void add_commands(CLI::App& app, CommandContext& context) {
   const std::pair<const char*, std::vector<Add>> groups[] = {
       {"app.group_start", {add_up, add_join, add_invite, add_leave}},
       {"app.group_look", {add_status, add_nodes, add_ps, add_top}},
-      {"app.group_run", {add_run, add_load, add_unload}},
+      {"app.group_run", {add_run, add_cancel, add_load, add_unload}},
       {"app.group_models", {add_models, add_verify, add_rm, add_gc, add_inspect, add_shard}},
       {"app.group_admin", {add_rename, add_remove, add_bench, add_stage}},
   };

@@ -66,6 +66,7 @@ class NodeAdmin final : public admin::AdminBackend {
   Result<std::vector<cluster::Invite>> invites() override { return elsewhere(); }
   Result<metrics::ClusterGlance> glance() override { return elsewhere(); }
   Result<std::vector<metrics::RequestRecord>> requests() override { return elsewhere(); }
+  Result<std::string> cancel(const std::string& /*id*/) override { return elsewhere(); }
   Result<coordinator::OpenInvite> invite(const admin::InviteRequest& /*request*/) override {
     return elsewhere();
   }

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <utility>
 #include <variant>
+
+#include <fmt/format.h>
 
 namespace salvage::metrics {
 namespace {
@@ -224,6 +227,33 @@ std::vector<RequestRecord> RequestLedger::records(TimePoint now) const {
   for (const auto& request : live_) records.push_back(request->record(now));
   records.insert(records.end(), finished_.begin(), finished_.end());
   return records;
+}
+
+Result<std::string> RequestLedger::find_live(std::string_view beginning) const {
+  std::set<std::string_view> found;
+  MutexLock lock(mutex_);
+  for (const auto& request : live_) {
+    if (request->facts_.id == beginning) return request->facts_.id;
+    if (request->facts_.id.starts_with(beginning)) found.insert(request->facts_.id);
+  }
+  if (found.size() == 1) return std::string(*found.begin());
+  if (!found.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} requests under way have an id that begins with {}: {} and {} among "
+                            "them; give more of it",
+                            found.size(), beginning, *found.begin(), *found.rbegin()));
+  }
+  const auto over = std::find_if(finished_.begin(), finished_.end(), [&](const auto& record) {
+    return record.facts.id.starts_with(beginning);
+  });
+  if (over == finished_.end()) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("no request's id begins with {}; `salvage top` shows those under way",
+                            beginning));
+  }
+  return fail(ErrorCode::kNotFound,
+              fmt::format("the request {} has ended already ({})", over->facts.id,
+                          over->error.empty() ? over->finish : over->error));
 }
 
 std::size_t RequestLedger::cancel(std::string_view id) {

@@ -23,6 +23,7 @@
 #include "api/routes.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/result.h"
 #include "base/stop.h"
 #include "cluster/request_life.h"
 #include "metrics/histogram.h"
@@ -162,6 +163,9 @@ class RequestLedger {
 
   // Live ones, oldest first; then those that ended, last one first.
   std::vector<RequestRecord> records(TimePoint now) const;
+  // The id of the live request whose id this is or, of one alone, how it begins. `not_found`;
+  // `invalid_argument` if several begin so.
+  Result<std::string> find_live(std::string_view beginning) const;
   // How many of this id are being ended; each ends within a step.
   std::size_t cancel(std::string_view id);
   LedgerTotals totals(TimePoint now) const;

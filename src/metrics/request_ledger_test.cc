@@ -156,6 +156,34 @@ TEST(RequestLedger, cancels_all_live_ones_of_an_id) {
   EXPECT_EQ(ledger.cancel("b"), 0) << "it is over";
 }
 
+TEST(RequestLedger, finds_a_live_request_by_how_its_id_begins) {
+  RequestLedger ledger;
+  const auto one = ledger.begin(facts_of("req_ab1", 1), at(0));
+  const auto two = ledger.begin(facts_of("req_ab12", 1), at(0));
+  const auto three = ledger.begin(facts_of("run_7", 1), at(0));
+  EXPECT_EQ(ledger.find_live("run").value_or(""), "run_7");
+  EXPECT_EQ(ledger.find_live("req_ab1").value_or(""), "req_ab1") << "a whole id goes before";
+  const auto several = ledger.find_live("req");
+  ASSERT_FALSE(several);
+  EXPECT_EQ(several.error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_NE(several.error().message().find("2 requests"), std::string::npos);
+  const auto unknown = ledger.find_live("req_b");
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code(), ErrorCode::kNotFound);
+  EXPECT_NE(unknown.error().message().find("salvage top"), std::string::npos);
+  (void)ledger.end(three, "client_closed", at(1));
+  const auto over = ledger.find_live("run");
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().message(), "the request run_7 has ended already (client_closed)");
+}
+
+TEST(RequestLedger, two_clients_may_use_one_id) {
+  RequestLedger ledger;
+  const auto one = ledger.begin(facts_of("twin", 1), at(0));
+  const auto two = ledger.begin(facts_of("twin", 1), at(0));
+  EXPECT_EQ(ledger.find_live("tw").value_or(""), "twin");
+}
+
 TEST(RequestLedger, sums_never_fall_when_a_request_ends) {
   RequestLedger ledger;
   const auto live = ledger.begin(facts_of("a", 30), at(0));

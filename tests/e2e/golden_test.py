@@ -12,8 +12,9 @@ import unittest
 from salvage_cli import WORK, end_module, salvage, start_module, tiny_gguf
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden" / "cli"
-COMMANDS = ("up", "join", "invite", "leave", "status", "nodes", "ps", "run", "load", "unload", "models",
-            "verify", "rm", "gc", "inspect", "shard", "rename", "remove", "bench", "stage")
+COMMANDS = ("up", "join", "invite", "leave", "status", "nodes", "ps", "top", "run", "cancel", "load",
+            "unload", "models", "verify", "rm", "gc", "inspect", "shard", "rename", "remove", "bench",
+            "stage")
 
 
 def help_text(language):
