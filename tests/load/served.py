@@ -121,7 +121,6 @@ class Served:
 
     def __init__(self, models, sequences=16, context=512, stages=STAGES, up=(), load=()):
         assert os.path.isfile(BINARY), "SALVAGE_BINARY must name the program"
-        assert os.path.isfile(BINARY), "SALVAGE_BINARY must name the program"
         self.models, self.sequences, self.context = models, sequences, context
         self.stages, self.up_options, self.load_options = stages, up, load
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="salvage-load-"))
@@ -142,10 +141,15 @@ class Served:
         self.processes.append(Process([verb], [BINARY, verb, *arguments], self.env, log))
         return self.processes[-1]
 
-    def command(self, *arguments, index=0, seconds=LOAD_S):
-        done = subprocess.run([BINARY, *map(str, arguments), "--data", self.folder / f"d{index}"],
+    def attempt(self, *arguments, index=0, seconds=LOAD_S):
+        """A command that may fail."""
+        return subprocess.run([BINARY, *map(str, arguments), "--data", self.folder / f"d{index}"],
                               env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               timeout=seconds, check=False, encoding="utf-8")
+
+    def command(self, *arguments, **options):
+        """What a command writes that must succeed."""
+        done = self.attempt(*arguments, **options)
         assert done.returncode == 0, f"{arguments}: {done.stderr}{self.logs()}"
         return done.stdout
 
