@@ -180,12 +180,6 @@ void FakeServing::start_stages() {
   }
 }
 
-std::uint32_t FakeServing::asked() const {
-  std::uint32_t count = pipeline_->client().queued_count();
-  for (const auto& sequence : pipeline_->client().sequences()) count += sequence.request ? 1 : 0;
-  return count;
-}
-
 std::vector<api::ModelEntry> FakeServing::models() {
   api::ModelEntry model;
   model.id = std::string(kName);

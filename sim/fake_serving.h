@@ -68,8 +68,8 @@ class FakeServing final : public gateway::ServingBackend {
   wire::Stats stats(std::size_t index) { return servers_.at(index)->stats(false); }
   std::size_t stage_count() const { return servers_.size(); }
   std::uint32_t running() const { return pipeline_->running(); }  // answers, begun or about to be
-  // Requests that the pipeline has: those with a sequence and those in the line.
-  std::uint32_t asked() const;
+  // Requests that the pipeline has, whether begun or not.
+  std::size_t asked() const { return pipeline_->client().request_count(); }
   // Tokens that a sequence holds, as far as the pipeline knows.
   std::uint32_t held_tokens(std::size_t sequence) const {
     return pipeline_->client().sequences().at(sequence).tokens;

@@ -195,6 +195,21 @@ TEST_P(Gone, is_heard_by_a_stage_that_is_behind_while_it_computes) {
             }())["content"]);
 }
 
+TEST_P(Gone, is_heard_through_stages_that_are_full) {
+  start({.stage_count = 5, .gated_stage = 3});
+  serving_->gate().hold();
+  const int client = begin("/v1/completions", prompt(kLong, 'a', 5, GetParam()));
+  // Three steps at the fourth stage, five at the third, which has no room for another.
+  ASSERT_TRUE(soon([&] { return serving_->stats(0).steps == pipeline::in_flight_max(5); }));
+  const std::uint64_t heard = serving_->stats(4).bytes_in;
+  leave(client);
+  ASSERT_TRUE(soon([&] { return serving_->stats(4).bytes_in > heard; }));
+  serving_->gate().open();
+  EXPECT_TRUE(soon([&] { return serving_->held_tokens(0) == serving_->stats(4).rows; }));
+  EXPECT_LE(serving_->stats(3).steps, 1U);
+  EXPECT_EQ(serving_->stats(4).steps, 0U);
+}
+
 TEST_P(Gone, while_it_is_answered_costs_one_step_at_most) {
   start();
   const int client = begin("/v1/completions", prompt(20, 'a', 400, GetParam()));

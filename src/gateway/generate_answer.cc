@@ -55,7 +55,7 @@ class PipelineAnswer final : public GeneratedAnswer {
       auto submitted = submit(index);
       if (!submitted) return fail(blamed(submitted.error(), "prompt"));
     }
-    if (!shares_prompts()) held_ = {};
+    let_go_if_begun();
     return {};
   }
 
@@ -105,13 +105,16 @@ class PipelineAnswer final : public GeneratedAnswer {
     return prompts_[choice / wish_.choices];
   }
 
-  // Whether a prompt is read once for all its choices: the others then begin with a copy of what
-  // the first one's sequence holds.
-  bool shares_prompts() const {
-    return wish_.choices > 1 && wish_.cache_prompt && !repeats_with_logprobs();
+  // Whether the choice's prompt is read once for all its choices: the others then begin with a copy
+  // of what the first one's sequence holds. Short prompts are sooner read than copied.
+  bool shares_prompt(std::uint32_t index) const {
+    const pipeline::SchedulerLimits& limits = model_.pipeline->limits();
+    return wish_.choices > 1 && wish_.cache_prompt && !repeats_with_logprobs() &&
+           (limits.can_trim || limits.checkpoint_count > 0) &&
+           prompt_of(index).tokens.size() > 2 * pipeline::kCopyTokens;
   }
   bool waits_for_first(std::uint32_t index) const {
-    return shares_prompts() && index % wish_.choices != 0;
+    return shares_prompt(index) && index % wish_.choices != 0;
   }
 
   Result<void> submit(std::uint32_t index) {
@@ -146,12 +149,18 @@ class PipelineAnswer final : public GeneratedAnswer {
 
   // The prompt of this choice is read, or it is over: the prompt's other choices begin.
   std::optional<api::AnswerEvent> begin_siblings(std::uint32_t index) {
-    if (!shares_prompts() || waits_for_first(index) || live_[index + 1]) return std::nullopt;
+    if (!shares_prompt(index) || waits_for_first(index) || live_[index + 1]) return std::nullopt;
+    if (events_->closed()) return std::nullopt;  // nobody wants to know any more
     for (std::uint32_t sibling = index + 1; sibling < index + wish_.choices; ++sibling) {
       if (auto submitted = submit(sibling); !submitted) return failed(submitted.error());
     }
-    if (live_.back()) held_ = {};
+    let_go_if_begun();
     return std::nullopt;
+  }
+  void let_go_if_begun() {
+    if (std::all_of(live_.begin(), live_.end(), [](const auto& live) { return live != nullptr; })) {
+      held_ = {};
+    }
   }
 
   pipeline::RequestHandler handler_for(std::uint32_t index) const {
@@ -219,6 +228,7 @@ class PipelineAnswer final : public GeneratedAnswer {
 
   api::AnswerEvent failed(const Error& error) {
     failed_ = true;
+    held_ = {};
     return api::Failed{api::api_error(error)};
   }
 

@@ -29,7 +29,8 @@ class GeneratedAnswer {
   virtual ~GeneratedAnswer() = default;
 
   // Gives the work to the pipeline. `held` is let go once that is done, however long its reader
-  // takes to read the rest.
+  // takes to read the rest; where several choices share a long prompt, all but the first begin when
+  // the reader has come to the first one's first token.
   virtual api::Parsed<void> begin(std::shared_ptr<void> held) = 0;
   // The next event; none once `until` has passed. After the last Finished, or Failed, none comes.
   virtual std::optional<api::AnswerEvent> next(TimePoint until) = 0;

@@ -140,17 +140,17 @@ void PipelineClient::end(RequestId id, FinishReason reason) {
   live_.erase(id);
 }
 
-// What of its prompt is under way, no stage need begin. If this can't be sent nothing can, and the
-// threads that receive will notice.
+// What of its prompt is under way, no stage need begin.
 void PipelineClient::let_go(RequestId id) {
   skip_.steps = scheduler_.finish(id);
   if (skip_.steps.empty()) return;
   CHECK(wire::encode(skip_, body_).has_value());
-  (void)first_.send_frame({.type = wire::FrameType::kSkip,
-                           .epoch = options_.epoch,
-                           .step = {},
-                           .body = body_,
-                           .data = {}});
+  const auto sent = first_.send_frame({.type = wire::FrameType::kSkip,
+                                       .epoch = options_.epoch,
+                                       .step = {},
+                                       .body = body_,
+                                       .data = {}});
+  if (!sent) first_.shutdown();  // The credit thread notices and tells the other requests.
 }
 
 Result<void> PipelineClient::pump() {
@@ -229,6 +229,11 @@ std::uint64_t PipelineClient::working_us() const {
 std::vector<SequenceUse> PipelineClient::sequences() {
   MutexLock lock(mutex_);
   return scheduler_.sequences();
+}
+
+std::size_t PipelineClient::request_count() {
+  MutexLock lock(mutex_);
+  return live_.size();
 }
 
 // The smallest form that serves every row of the step.

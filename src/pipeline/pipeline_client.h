@@ -106,6 +106,7 @@ class PipelineClient {
   void replay();
 
   std::vector<SequenceUse> sequences() EXCLUDES(mutex_);
+  std::size_t request_count() EXCLUDES(mutex_);                 // that have not ended
   std::uint32_t queued_count() const { return queued_count_; }  // who waits for one
   std::uint64_t step_count() const { return step_count_; }      // that came back
   // For how long, in all, at least one step was under way. Never waits.

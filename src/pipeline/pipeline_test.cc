@@ -9,11 +9,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/random.h"
 #include "pipeline/handshake.h"
 #include "pipeline/pipeline_client.h"
 #include "pipeline/stage_server.h"
 #include "sim/fake_engine.h"
 #include "transport/memory_transport.h"
+#include "wire/skip.h"
 
 namespace salvage::pipeline {
 namespace {
@@ -112,6 +114,7 @@ PipelineClientOptions client_options(std::uint32_t stage_count, std::uint32_t se
   options.limits.rows_max = 16;
   options.limits.in_flight_max = 2 * stage_count + 1;
   options.limits.can_trim = !recurrent;
+  options.limits.can_skip = true;
   options.limits.checkpoint_count = recurrent ? 4 : 0;
   options.vocabulary_size = sim::kFakeVocabulary;
   return options;
@@ -368,6 +371,77 @@ TEST(Pipeline, cancelling_frees_the_sequence) {
   EXPECT_EQ(next.wait(), "length");
   EXPECT_EQ(next.tokens, answer_of_one_engine(prompt_of(30, 5), 20));
   EXPECT_EQ(cancelled.endings.size(), 1U);
+}
+
+TEST(Pipeline, prompts_cancelled_at_any_moment_change_no_later_answer) {
+  for (const bool recurrent : {false, true}) {
+    FakePipeline pipeline(4, 2, {}, 0, recurrent);
+    Random random(recurrent ? 1 : 2);
+    for (int round = 0; round < 60; ++round) {
+      const int words = static_cast<int>(random.below(3));
+      Listener gone;
+      const auto id = pipeline.client().generate(request_for(prompt_of(300, words), 5, gone));
+      ASSERT_TRUE(id.has_value());
+      const std::uint64_t steps = pipeline.client().step_count() + random.below(6);
+      for (int i = 0; i < 1000 && pipeline.client().step_count() < steps; ++i) {
+        std::this_thread::yield();
+      }
+      pipeline.client().cancel(*id);
+      Listener next;
+      const auto prompt = prompt_of(static_cast<std::size_t>(20 + random.below(300)), words);
+      ASSERT_TRUE(pipeline.client().generate(request_for(prompt, 5, next)).has_value());
+      ASSERT_EQ(next.wait(), "length");
+      ASSERT_EQ(next.tokens, answer_of_one_engine(prompt, 5)) << "round " << round;
+    }
+  }
+}
+
+// A stage whose next one takes nothing any more still hears what to leave out, and says so.
+TEST(Pipeline, a_full_stage_hears_a_skip) {
+  const auto transport = transport::make_memory_transport({});
+  SteadyClock clock;
+  Link in = make_link(*transport, 0);
+  Link out = make_link(*transport, 1);
+  const auto engine = sim::make_fake_engine({{2, 4}, kLayers}, options_for(1));
+  StageServer server(*engine, *in.receiver, *out.sender, clock,
+                     {.epoch = kEpoch, .stage = StageIndex{1}, .credits = 2, .rows_max = 16});
+  std::thread serving([&] { (void)server.run(); });
+  const TimePoint until = deadline_after(clock.now(), std::chrono::seconds(20));
+  transport::IncomingFrame frame;
+  std::vector<std::byte> body;
+  const std::vector<float> row(sim::kFakeRowWidth, 1.0F);
+  // Two wait, one is with the engine, one computed, one waits to be sent.
+  for (std::int32_t step = 1; step <= 5; ++step) {
+    if (step > 2) {
+      ASSERT_TRUE(in.sender->receive_frame(frame, until)) << "a credit";
+    }
+    const wire::MicroBatch batch{.epoch = kEpoch,
+                                 .step = StepId{static_cast<std::uint64_t>(step)},
+                                 .tokens = {1},
+                                 .positions = {step - 1},
+                                 .sequences = {SequenceId{0}},
+                                 .wants_logits = {0},
+                                 .hidden = {1, sim::kFakeRowWidth, wire::HiddenType::kF32}};
+    ASSERT_TRUE(wire::encode(batch, body));
+    ASSERT_TRUE(in.sender->send_frame({.type = wire::FrameType::kMicroBatch,
+                                       .epoch = kEpoch,
+                                       .step = batch.step,
+                                       .body = body,
+                                       .data = wire::float_bytes(row)}));
+  }
+  // Of another plan, and so nobody's business; then the real one.
+  for (const PlanEpoch epoch : {PlanEpoch{kEpoch.value - 1}, kEpoch}) {
+    ASSERT_TRUE(wire::encode(wire::Skip{{{4}, {5}}}, body));
+    ASSERT_TRUE(in.sender->send_frame(
+        {.type = wire::FrameType::kSkip, .epoch = epoch, .step = {}, .body = body, .data = {}}));
+  }
+  ASSERT_TRUE(out.receiver->receive_frame(frame, until)) << "nothing comes through";
+  EXPECT_EQ(frame.header.type, wire::FrameType::kSkip);
+  wire::Skip skip;
+  ASSERT_TRUE(wire::decode(frame.header, frame.body, skip));
+  EXPECT_EQ(skip.steps.size(), 2U);
+  server.stop();
+  serving.join();
 }
 
 // Cancels from another thread while tokens arrive: nothing may be heard after the end.

@@ -30,8 +30,6 @@ namespace salvage::pipeline {
 namespace {
 
 constexpr std::uint64_t kLossShare = 8;
-// What copying a lane costs, in tokens computed: it moves all of the lane's keys and values.
-constexpr std::uint64_t kCopyTokens = 64;
 // The least distance of periodic checkpoints: so few tokens are read again in some chunks.
 constexpr std::uint32_t kSpacingMin = 256;
 
@@ -127,6 +125,7 @@ void PrefixCache::take(const PrefixStart& start, std::uint32_t turn,
   lane.unknown = false;
   lane.sure.reset();
   lane.lent = 0;
+  for (Checkpoint& checkpoint : lane.checkpoints) checkpoint.proven = true;
   lane.in_use = true;
   lane.last_use = ++uses_;
 }
@@ -189,11 +188,25 @@ void PrefixCache::doubt(std::uint32_t index, std::uint32_t sure) {
   Lane& lane = lanes_[index];
   lane.unknown = true;
   lane.sure = sure;
-  // Saved by steps that may be left out, and the saving with them.
-  while (!lane.checkpoints.empty() && lane.checkpoints.back().position >= sure) {
+  while (!lane.checkpoints.empty() && !survives_doubt(lane.checkpoints.back(), sure)) {
     free_.push_back(lane.checkpoints.back().id);
     lane.checkpoints.pop_back();
   }
+}
+
+// Those from `sure` on are saved by steps that may be left out, and the saving with them; but where
+// the lane's prompt began one may have been before.
+bool PrefixCache::survives_doubt(const Checkpoint& checkpoint, std::uint32_t sure) {
+  return checkpoint.position < sure || (checkpoint.position == sure && checkpoint.proven);
+}
+
+std::uint32_t PrefixCache::kept_if_doubted(std::uint32_t index, std::uint32_t sure) const {
+  if (limits_.can_trim) return sure;
+  std::uint32_t kept = 0;
+  for (const Checkpoint& checkpoint : lanes_[index].checkpoints) {
+    if (survives_doubt(checkpoint, sure)) kept = checkpoint.position;
+  }
+  return kept;
 }
 
 void PrefixCache::settle(std::uint32_t index, std::uint32_t begin, std::uint32_t end,

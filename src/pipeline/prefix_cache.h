@@ -3,7 +3,8 @@
 // What the stages' KV caches hold, sequence by sequence (a *lane* each), and how a new prompt can
 // start from it. The coordinator's only memory of it: stages hold tensors, this holds tokens, and
 // since all of them see the same operations in the same order, both always agree. Pure; owned by
-// the scheduler.
+// the scheduler. Where stages may leave steps out (doubt()), they may differ beyond what is sure,
+// until the next prompt on that lane cuts it back.
 //
 // Models whose sequences can't be cut back (recurrent, hybrid) go on only where a lane ends, or at
 // a *checkpoint*: a state that every stage saved when the lane had so many tokens. This numbers
@@ -34,6 +35,10 @@ struct PrefixStart {
   std::uint32_t shared = 0;  // tokens that prompt and source begin with alike; at least `keep`
 };
 
+// What copying a lane costs, in tokens computed: it moves all of the lane's keys and values.
+// Prompts that share no more than this with another lane are computed instead.
+inline constexpr std::uint32_t kCopyTokens = 64;
+
 enum class CheckpointKind {
   kPeriodic,  // so that no place is far from one
   kTurn,      // where a conversation is known, or likely, to go on differently
@@ -56,6 +61,8 @@ class PrefixCache {
 
   // Whether another lane was begun with what this one has from `position` on.
   bool lends(std::uint32_t lane, std::uint32_t position) const;
+  // Tokens that a prompt could start with on this lane if it were doubted from `sure` on.
+  std::uint32_t kept_if_doubted(std::uint32_t lane, std::uint32_t sure) const;
   // Stages may leave out the lane's tokens from `sure` on: until more is known, nobody starts from
   // there, and the next prompt on this lane cuts it back.
   void doubt(std::uint32_t lane, std::uint32_t sure);
@@ -82,6 +89,7 @@ class PrefixCache {
     std::uint32_t position = 0;  // tokens of the lane when it was saved
     CheckpointKind kind = CheckpointKind::kPeriodic;
     CheckpointId id;
+    bool proven = false;  // it was there before the lane's present prompt
   };
   struct Lane {
     std::vector<TokenId> tokens;
@@ -100,6 +108,7 @@ class PrefixCache {
   void copy(const PrefixStart& start, std::vector<engine::SequenceOp>& ops);
   void go_back(const PrefixStart& start, std::vector<engine::SequenceOp>& ops);
   void cut(Lane& lane, std::uint32_t keep);
+  static bool survives_doubt(const Checkpoint& checkpoint, std::uint32_t sure);
   std::optional<CheckpointId> room_for(std::uint32_t lane, CheckpointKind kind);
   std::optional<std::uint32_t> lane_with_most(std::uint32_t but) const;
   std::optional<CheckpointId> evict_from(std::uint32_t lane, bool keep_last_turn);

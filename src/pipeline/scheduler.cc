@@ -296,8 +296,8 @@ std::vector<StepId> Scheduler::finish(RequestId id) {
 }
 
 // Chunks, and the prompt's last token that may have gone as a step of its own; an answer's next
-// token alone is one row that the sequence would miss later. A stage that leaves one of them out
-// leaves out all that come after it on the sequence.
+// token alone is one row that the sequence would miss later. What comes before a step that serves
+// others serves them too; a stage that leaves one out leaves out all that come after it.
 std::vector<StepId> Scheduler::give_up_steps(RequestId id, std::uint32_t lane) {
   if (!limits_.can_skip) return {};
   auto first = in_flight_.end();
@@ -307,6 +307,10 @@ std::vector<StepId> Scheduler::give_up_steps(RequestId id, std::uint32_t lane) {
     if (sent->lane == lane) first = sent;
   }
   if (first == in_flight_.end() || first->decode) return {};
+  // A running state goes back to a checkpoint: not for less than what lies behind that.
+  const std::uint32_t lost = first->begin - cache_.kept_if_doubted(lane, first->begin);
+  const std::uint32_t spared_tokens = requests_.at(id).sent - first->begin;
+  if (lost > spared_tokens) return {};
   cache_.doubt(lane, first->begin);
   std::vector<StepId> spared;
   for (auto sent = first; sent != in_flight_.end(); ++sent) {
@@ -317,7 +321,8 @@ std::vector<StepId> Scheduler::give_up_steps(RequestId id, std::uint32_t lane) {
   return spared;
 }
 
-// Whether the step, and all before it on the request's sequence, serve somebody else too.
+// Whether somebody else needs a step about the request's sequence: it holds rows of others, or
+// another sequence was begun with what it computes.
 bool Scheduler::serves_others(const SentStep& sent, RequestId gone, std::uint32_t lane) const {
   if (sent.lane) return sent.lane == lane && cache_.lends(lane, sent.begin);
   return std::any_of(sent.rows.begin(), sent.rows.end(),

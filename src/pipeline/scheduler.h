@@ -118,7 +118,8 @@ class Scheduler {
   Result<StepOutcome> on_result(StepId step, bool skipped = false);
   // The token chosen for a request; it is computed next. The request must be waiting for it.
   void on_token(RequestId request, TokenId token);
-  // The request is over (done, cancelled, failed); its sequence becomes idle and keeps its prefix.
+  // The request is over (done, cancelled, failed); its sequence becomes idle and keeps its prefix,
+  // as far as all stages have it or will have.
   // Returns the steps under way that stages may now leave out, in order; usually none.
   std::vector<StepId> finish(RequestId request);
   // Forgets every stage's KV cache and all steps under way, then computes every live request again

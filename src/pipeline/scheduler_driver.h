@@ -91,6 +91,8 @@ class FakePipeline {
     for (const auto& op : step.ops) {
       copies_ += op.kind == engine::SequenceOpKind::kCopy ? 1U : 0U;
       saves_ += op.kind == engine::SequenceOpKind::kSave ? 1U : 0U;
+      trims_ += op.kind == engine::SequenceOpKind::kTrim ? 1U : 0U;
+      restores_ += op.kind == engine::SequenceOpKind::kRestore ? 1U : 0U;
     }
     rows_seen_ += step.tokens.size();
     under_way_.push_back({step, stages_.size()});
@@ -107,6 +109,7 @@ class FakePipeline {
       from = std::min(from, first());
       found->skipped_from = from;
       if (from == 0) rows_seen_ -= found->step.tokens.size();
+      ++skips_;
     }
   }
 
@@ -134,6 +137,9 @@ class FakePipeline {
   std::size_t rows_seen() const { return rows_seen_; }
   std::size_t saves() const { return saves_; }
   std::size_t copies() const { return copies_; }
+  std::size_t trims() const { return trims_; }
+  std::size_t restores() const { return restores_; }
+  std::size_t skips() const { return skips_; }
 
  private:
   struct UnderWay {
@@ -154,6 +160,9 @@ class FakePipeline {
   std::deque<UnderWay> under_way_;
   std::size_t saves_ = 0;
   std::size_t copies_ = 0;
+  std::size_t trims_ = 0;
+  std::size_t restores_ = 0;
+  std::size_t skips_ = 0;
   std::size_t rows_seen_ = 0;
 };
 

@@ -56,10 +56,11 @@ TEST(Skipping, a_stage_that_was_further_is_cut_back) {
     std::size_t listed = 0;
     driver.skips_from = [&] { return std::array<std::size_t, 6>{3, 2, 1, 0, 0, 0}.at(listed++); };
     driver.finish(gone);
-    const RequestId again = driver.submit(tokens_from(0, 300), 3);  // before a result is back
+    driver.receive_one();  // the step that all have computed; what comes before is sure
+    const RequestId again = driver.submit(tokens_from(0, 300), 3);
     driver.run();
-    EXPECT_EQ(driver.scheduler.reused_count(again), 0U) << "over, so nothing is known of it";
     EXPECT_EQ(driver.answers.at(again).tokens, answer_alone(tokens_from(0, 300), 3));
+    EXPECT_EQ(driver.pipeline.trims(), trims ? 1U : 0U);
   }
 }
 
@@ -126,6 +127,76 @@ TEST(Skipping, is_never_of_what_another_sequence_was_begun_with) {
   driver.run();
   expect_as_alone(driver);
   EXPECT_EQ(driver.answers.at(second).tokens.size(), 2U);
+}
+
+// A running state goes back to a checkpoint. The conversation's own, from where the cancelled turn
+// began, was there before.
+TEST(Skipping, keeps_the_checkpoint_that_a_cancelled_turn_began_with) {
+  SchedulerLimits limits = three_stages();
+  limits.can_trim = false;
+  limits.checkpoint_count = 4;
+  Driver driver(limits);
+  driver.submit(Submission{.request = {}, .prompt = tokens_from(0, 200), .turn = 190}, 20);
+  driver.run();
+  const auto turn = [](TokenId word) {
+    auto prompt = tokens_from(0, 190);
+    prompt.resize(400, word);
+    return Submission{.request = {}, .prompt = prompt, .turn = 390};
+  };
+  const RequestId gone = driver.submit(turn(7777), 5);
+  driver.send_all();
+  ASSERT_EQ(driver.scheduler.reused_count(gone), 190U);
+  driver.finish(gone);
+  EXPECT_GT(driver.pipeline.skips(), 0U) << "nothing is lost by that";
+  driver.run();
+  const RequestId again = driver.submit(turn(8888), 5);
+  driver.send_all();
+  EXPECT_EQ(driver.scheduler.reused_count(again), 190U);
+  driver.run();
+  expect_as_alone(driver);
+}
+
+TEST(Skipping, costs_a_running_state_no_more_than_it_spares) {
+  SchedulerLimits limits = three_stages();
+  limits.can_trim = false;
+  Driver driver(limits);
+  std::uint32_t reused = 0;
+  // Who gives up and asks again gets further each time.
+  for (int round = 0; round < 5; ++round) {
+    const RequestId gone = driver.submit(tokens_from(0, 1900), 1);
+    for (int i = 0; i < 20; ++i) {
+      driver.send_all();
+      driver.receive_one();
+    }
+    if (round > 0) {
+      EXPECT_GT(driver.scheduler.reused_count(gone), reused);
+    }
+    reused = driver.scheduler.reused_count(gone);
+    driver.finish(gone);
+    driver.run();
+  }
+}
+
+// The borrower goes back to a checkpoint that the lender's step saves, which is still under way.
+TEST(Skipping, is_never_of_a_step_that_saves_what_another_sequence_restores) {
+  SchedulerLimits limits = three_stages();
+  limits.can_trim = false;
+  limits.checkpoint_count = 4;
+  limits.sequence_count = 2;
+  limits.rows_max = limits.chunk_rows = 100;
+  Driver driver(limits);
+  const RequestId lender =
+      driver.submit(Submission{.request = {}, .prompt = tokens_from(0, 600), .turn = 200}, 1);
+  for (int step = 0; step < 4; ++step) driver.pipeline.send(*driver.scheduler.next());
+  auto prompt = tokens_from(0, 250);
+  prompt.resize(500, 7777);
+  const RequestId borrower = driver.submit(prompt, 2);
+  driver.send_all();
+  ASSERT_EQ(driver.scheduler.reused_count(borrower), 200U);
+  driver.finish(lender);
+  driver.run();
+  expect_as_alone(driver);
+  EXPECT_EQ(driver.answers.at(borrower).tokens.size(), 2U);
 }
 
 TEST(Skipping, a_step_left_out_unasked_is_an_error) {

@@ -548,7 +548,11 @@ TEST(Scheduler, sequences_tell_what_they_hold_and_for_whom) {
 }
 
 TEST(Scheduler, random_histories_change_no_answer) {
-  for (std::uint32_t seed = 0; seed < 200; ++seed) {
+  std::size_t skips = 0;
+  std::size_t trims = 0;
+  std::size_t restores = 0;
+  std::size_t copies = 0;
+  for (std::uint32_t seed = 0; seed < 400; ++seed) {
     std::mt19937 random(seed);
     const auto up_to = [&](std::uint32_t bound) {
       return static_cast<std::uint32_t>(random() % bound);
@@ -556,7 +560,7 @@ TEST(Scheduler, random_histories_change_no_answer) {
     const std::uint32_t stages = 1 + up_to(5);
     Driver driver({.stage_count = stages,
                    .sequence_count = 1 + up_to(6),
-                   .context_per_sequence = 90,
+                   .context_per_sequence = 400,
                    .rows_max = 1 + up_to(20),
                    .logit_rows_max = 1 + up_to(8),
                    .in_flight_max = stages + up_to(4),
@@ -568,17 +572,22 @@ TEST(Scheduler, random_histories_change_no_answer) {
       const std::uint32_t kind = up_to(12);
       if (kind < 3) {
         // Prompts share beginnings of several lengths.
-        auto prompt = tokens_from(static_cast<TokenId>(up_to(2)), 1 + up_to(80));
-        const std::size_t from = up_to(60);
+        auto prompt = tokens_from(static_cast<TokenId>(up_to(2)), 1 + up_to(380));
+        const std::size_t from = up_to(300);
         for (std::size_t i = from; i < prompt.size() && up_to(2) == 0; ++i) prompt[i] += 1000;
         driver.submit(Submission{.request = {},
                                  .prompt = std::move(prompt),
-                                 .turn = up_to(90),
+                                 .turn = up_to(390),
                                  .reuse_prefix = up_to(8) != 0},
                       1 + up_to(15));
       }
-      if (kind == 3) driver.finish(RequestId{1 + up_to(20)});
-      if (kind == 4) driver.scheduler.replay();
+      if (kind == 3 || kind == 5) {
+        // Whoever has some sequence, if anybody.
+        const auto uses = driver.scheduler.sequences();
+        const SequenceUse& use = uses[up_to(static_cast<std::uint32_t>(uses.size()))];
+        if (use.request) driver.finish(*use.request);
+      }
+      if (kind == 4 && up_to(6) == 0) driver.scheduler.replay();
       if (kind >= 5 && kind < 9) driver.send_all();
       if (kind >= 9 && !driver.pipeline.idle()) driver.receive_one();
     }
@@ -586,7 +595,16 @@ TEST(Scheduler, random_histories_change_no_answer) {
     EXPECT_EQ(driver.scheduler.live_count(), 0U) << "seed " << seed;
     expect_as_alone(driver);
     if (HasFailure()) FAIL() << "seed " << seed;
+    skips += driver.pipeline.skips();
+    trims += driver.pipeline.trims();
+    restores += driver.pipeline.restores();
+    copies += driver.pipeline.copies();
   }
+  // The histories held what can go wrong, many times.
+  EXPECT_GT(skips, 1000U);
+  EXPECT_GT(trims, 100U);
+  EXPECT_GT(restores, 100U);
+  EXPECT_GT(copies, 100U);
 }
 
 TEST(Chunking, one_stage_takes_the_largest_chunk) {

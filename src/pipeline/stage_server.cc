@@ -12,6 +12,13 @@
 
 namespace salvage::pipeline {
 
+namespace {
+
+constexpr std::string_view kBefore = "from the stage before";
+constexpr std::string_view kAfter = "to the stage after";
+
+}  // namespace
+
 // One micro-batch's way through this stage, with every buffer that it needs.
 struct StageServer::Job {
   wire::MicroBatch batch;
@@ -75,64 +82,74 @@ void StageServer::end(Error reason) {
   downstream_.shutdown();
 }
 
+// A job is taken once a micro-batch has come, and then one is free: its sender had a credit for it.
+// So a skip is heard however full this stage is.
 void StageServer::receive_loop() {
   transport::IncomingFrame frame;
-  while (auto job = free_.pop()) {
-    const Result<bool> wanted = receive_one(**job, frame);
-    if (!wanted) return end(Error(wanted.error()).within("from the stage before"));
-    if (!*wanted) {
-      (void)free_.push(std::move(*job));
-    } else if (!received_.push(std::move(*job))) {
-      return;
+  for (;;) {
+    const Result<bool> is_batch = receive_frame(frame);
+    if (!is_batch) return end(Error(is_batch.error()));
+    if (!*is_batch) continue;
+    const TimePoint received = clock_.now();
+    auto job = free_.pop();
+    if (!job) return;
+    (*job)->received = received;
+    if (auto done = receive_batch(**job, frame); !done) {
+      return end(Error(done.error()).within(kBefore));
     }
+    if (!received_.push(std::move(*job))) return;
   }
 }
 
-// False: a frame of an old plan, dropped, or a skip.
-Result<bool> StageServer::receive_one(Job& job, transport::IncomingFrame& frame) {
-  RETURN_IF_ERROR(upstream_.receive_frame(frame));
-  job.received = clock_.now();
+// False: nothing to compute. A frame of an old plan, dropped, or a skip.
+Result<bool> StageServer::receive_frame(transport::IncomingFrame& frame) {
+  if (auto got = upstream_.receive_frame(frame); !got)
+    return fail(Error(got.error()).within(kBefore));
   const bool is_skip = frame.header.type == wire::FrameType::kSkip;
   if (!is_skip && frame.header.type != wire::FrameType::kMicroBatch) {
-    return fail(ErrorCode::kCorrupt, "a data link carried another frame than a micro-batch");
+    return fail(Error(ErrorCode::kCorrupt, "a data link carried another frame than a micro-batch")
+                    .within(kBefore));
   }
   if (frame.header.epoch != options_.epoch) {
-    if (frame.header.data_bytes != 0) RETURN_IF_ERROR(upstream_.skip_data());
+    if (frame.header.data_bytes == 0) return false;
+    if (auto read = upstream_.skip_data(); !read) return fail(Error(read.error()).within(kBefore));
     return false;
   }
-  if (is_skip) {
-    RETURN_IF_ERROR(take_skip(frame));
-    return false;
-  }
+  if (!is_skip) return true;
+  upstream_.acknowledge();  // nothing goes back for it
+  if (auto noted = note_skip(frame); !noted) return fail(Error(noted.error()).within(kBefore));
+  if (engine_.facts().gives_logits) return false;
+  if (auto sent = hand_on_skip(); !sent) return fail(Error(sent.error()).within(kAfter));
+  return false;
+}
+
+Result<void> StageServer::receive_batch(Job& job, const transport::IncomingFrame& frame) {
   RETURN_IF_ERROR(wire::decode(frame.header, frame.body, job.batch));
   RETURN_IF_ERROR(check(job.batch));
   const wire::HiddenShape& shape = job.batch.hidden;
   ASSIGN_OR_RETURN(const std::span<float> rows,
                    job.hidden_in.resize(std::uint64_t{shape.row_count} * shape.row_width));
-  if (shape.row_count == 0) return true;
+  if (shape.row_count == 0) return {};
   if (shape.type == wire::HiddenType::kF32) {
-    RETURN_IF_ERROR(upstream_.receive_data(job.hidden_in.bytes()));
-    return true;
+    return upstream_.receive_data(job.hidden_in.bytes());
   }
   job.packed.resize(wire::hidden_bytes(shape));
   RETURN_IF_ERROR(upstream_.receive_data(job.packed));
-  RETURN_IF_ERROR(wire::decode_hidden(job.packed, shape, rows));
-  return true;
+  return wire::decode_hidden(job.packed, shape, rows);
 }
 
 // Those that have been begun here may still be left out further down.
-Result<void> StageServer::take_skip(const transport::IncomingFrame& frame) {
+Result<void> StageServer::note_skip(const transport::IncomingFrame& frame) {
   RETURN_IF_ERROR(wire::decode(frame.header, frame.body, skip_));
-  {
-    MutexLock lock(mutex_);
-    std::copy_if(skip_.steps.begin(), skip_.steps.end(), std::back_inserter(to_skip_),
-                 [last = last_begun_](StepId step) { return step > last; });
-    std::sort(to_skip_.begin(), to_skip_.end());
-    if (to_skip_.size() > wire::kSkipStepsMax) {
-      return fail(ErrorCode::kCorrupt, "more steps to skip than can be under way");
-    }
-  }
-  if (engine_.facts().gives_logits) return {};
+  MutexLock lock(mutex_);
+  std::copy_if(skip_.steps.begin(), skip_.steps.end(), std::back_inserter(to_skip_),
+               [last = last_begun_](StepId step) { return step > last; });
+  std::sort(to_skip_.begin(), to_skip_.end());
+  if (to_skip_.size() <= wire::kSkipStepsMax) return {};
+  return fail(ErrorCode::kCorrupt, "more steps to skip than can be under way");
+}
+
+Result<void> StageServer::hand_on_skip() {
   RETURN_IF_ERROR(wire::encode(skip_, skip_body_));
   return send_downstream({.type = wire::FrameType::kSkip,
                           .epoch = options_.epoch,
@@ -192,7 +209,10 @@ Error StageServer::compute_loop() {
       failed_step_ = (*job)->batch.step;
       return Error(done.error());
     }
+    const TimePoint computed = clock_.now();
     if (!computed_.push(std::move(*job))) return Error(ErrorCode::kCancelled, "the stage ended");
+    // For the link, or for room in the next stage.
+    counters_.idle_us += static_cast<std::uint64_t>(microseconds_between(computed, clock_.now()));
   }
 }
 
@@ -272,7 +292,7 @@ void StageServer::send_loop() {
   while (auto job = computed_.pop()) {
     const TimePoint begin = clock_.now();
     if (auto sent = send_one(**job); !sent) {
-      return end(Error(sent.error()).within("to the stage after"));
+      return end(Error(sent.error()).within(kAfter));
     }
     counters_.last_send_us = static_cast<std::uint32_t>(microseconds_between(begin, clock_.now()));
     (void)free_.push(std::move(*job));

@@ -13,8 +13,12 @@
 // Bytes a token and hop: 4 x row_width (f32) + about 40; one copy from the engine's tensor to the
 // job, none after that. Bounds: `credits` micro-batches wait here at most; the stage before us may
 // not send more than it was granted. There is a job for each of them, for one with the engine, one
-// computed and one being sent, so that the receive thread never waits for one: a skip (wire/skip.h)
-// is heard, and handed on, while a micro-batch computes.
+// computed and one being sent.
+//
+// A skip (wire/skip.h) is heard while a micro-batch computes, however full the stage is. The
+// receive thread hands it on itself and shares the next link with the send thread; it may wait
+// while one micro-batch is written, and does not read meanwhile. That ends: whoever is sent a
+// micro-batch has granted it, and the last stage's receive thread never sends.
 
 #include <atomic>
 #include <cstdint>
@@ -71,8 +75,10 @@ class StageServer {
   using JobQueue = BoundedQueue<std::unique_ptr<Job>>;
 
   void receive_loop();
-  Result<bool> receive_one(Job& job, transport::IncomingFrame& frame);
-  Result<void> take_skip(const transport::IncomingFrame& frame);
+  Result<bool> receive_frame(transport::IncomingFrame& frame);
+  Result<void> receive_batch(Job& job, const transport::IncomingFrame& frame);
+  Result<void> note_skip(const transport::IncomingFrame& frame);
+  Result<void> hand_on_skip();
   bool skips(StepId step);
   Result<void> check(const wire::MicroBatch& batch) const;
   void send_loop();

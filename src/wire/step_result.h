@@ -20,7 +20,7 @@ namespace salvage::wire {
 struct StepResult {
   PlanEpoch epoch;       // header
   StepId step;           // header
-  bool skipped = false;  // no stage has computed all of it (wire/skip.h); there are no rows then
+  bool skipped = false;  // not every stage has computed it (wire/skip.h); there are no rows then
   LogitsForm form = LogitsForm::kAll;
   std::uint32_t row_count = 0;  // rows that wanted logits; may be 0
   std::uint32_t vocabulary_size = 0;
