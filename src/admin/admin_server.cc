@@ -21,7 +21,8 @@ namespace {
 
 constexpr Logger kLog("admin");
 constexpr Duration kRequestTime = std::chrono::seconds(10);  // for the whole of it to be here
-constexpr Duration kWriteTime = std::chrono::seconds(10);    // for a reader to take something
+// For a reader to take something: the owner's own command, whose pager may wait for the owner.
+constexpr Duration kWriteTime = std::chrono::hours(12);
 constexpr Duration kWatchTime = std::chrono::milliseconds(200);
 // At the end: for answers that only have to be written yet, the one to "leave" among them.
 constexpr Duration kGraceTime = std::chrono::milliseconds(500);
