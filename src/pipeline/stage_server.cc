@@ -193,11 +193,10 @@ Error StageServer::compute_loop() {
   std::vector<std::byte> credit_body;
   (void)wire::encode(wire::Credit{1}, credit_body);
   for (;;) {
-    const TimePoint idle_from = clock_.now();
+    counters_.idle.begin(clock_.now());
     auto job = received_.pop();
+    counters_.idle.end(clock_.now());
     if (!job) return Error(ErrorCode::kCancelled, "the stage ended");
-    const TimePoint begin = clock_.now();
-    counters_.idle_us += static_cast<std::uint64_t>(microseconds_between(idle_from, begin));
     // The place in the queue is free again: whoever is before us may send one more.
     const auto granted = upstream_.send_frame({.type = wire::FrameType::kCredit,
                                                .epoch = options_.epoch,
@@ -209,16 +208,15 @@ Error StageServer::compute_loop() {
       failed_step_ = (*job)->batch.step;
       return Error(done.error());
     }
-    const TimePoint computed = clock_.now();
+    counters_.idle.begin(clock_.now());
     if (!computed_.push(std::move(*job))) return Error(ErrorCode::kCancelled, "the stage ended");
-    // For the link, or for room in the next stage.
-    counters_.idle_us += static_cast<std::uint64_t>(microseconds_between(computed, clock_.now()));
+    counters_.idle.end(clock_.now());
   }
 }
 
 Result<void> StageServer::compute_one(Job& job) {
   const TimePoint begin = clock_.now();
-  counters_.computing_since_us = clock_us(begin);
+  counters_.busy.begin(begin);
   wire::MicroBatch& batch = job.batch;
   batch.skipped = skips(batch.step) || batch.skipped;
   // What a save would keep may have been left out before.
@@ -228,7 +226,7 @@ Result<void> StageServer::compute_one(Job& job) {
   to_engine(batch.ops, job.ops);
   RETURN_IF_ERROR(engine_.apply(job.ops));
   if (batch.skipped) {
-    counters_.computing_since_us = 0;
+    counters_.busy.end(clock_.now());
     leave_out(job);
     return {};
   }
@@ -245,8 +243,7 @@ Result<void> StageServer::compute_one(Job& job) {
   counters_.rows += batch.row_count();
   counters_.queue_us += static_cast<std::uint64_t>(microseconds_between(job.received, begin));
   if (engine_.facts().gives_logits) RETURN_IF_ERROR(make_result(job));
-  counters_.computing_since_us = 0;
-  counters_.busy_us += static_cast<std::uint64_t>(microseconds_between(begin, clock_.now()));
+  counters_.busy.end(clock_.now());
   return {};
 }
 
@@ -355,21 +352,6 @@ void StageServer::credit_loop() {
   }
 }
 
-// With the step that is being computed: one may take longer than what "busy" is asked about.
-std::uint64_t StageServer::busy_us(bool reset) {
-  if (reset) {
-    counters_.busy_told_us = 0;
-    return counters_.busy_us.exchange(0);
-  }
-  std::uint64_t busy = counters_.busy_us;
-  const std::int64_t since = counters_.computing_since_us;
-  const std::int64_t now = clock_us(clock_.now());
-  if (since != 0 && now > since) busy += static_cast<std::uint64_t>(now - since);
-  busy = std::max(busy, counters_.busy_told_us.load());
-  counters_.busy_told_us = busy;
-  return busy;
-}
-
 wire::Stats StageServer::stats(bool reset) {
   const auto take = [reset](std::atomic<std::uint64_t>& counter) {
     return reset ? counter.exchange(0) : counter.load();
@@ -378,8 +360,9 @@ wire::Stats StageServer::stats(bool reset) {
   stats.stage_index = options_.stage.value;
   stats.steps = take(counters_.steps);
   stats.rows = take(counters_.rows);
-  stats.busy_us = busy_us(reset);
-  stats.idle_us = take(counters_.idle_us);
+  const TimePoint now = clock_.now();
+  stats.busy_us = reset ? counters_.busy.reset() : counters_.busy.us(now);
+  stats.idle_us = reset ? counters_.idle.reset() : counters_.idle.us(now);
   stats.queue_us = take(counters_.queue_us);
   stats.bytes_in = upstream_.bytes().in;
   stats.bytes_out = downstream_.bytes().out;

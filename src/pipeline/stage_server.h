@@ -31,6 +31,7 @@
 #include "base/mutex.h"
 #include "base/result.h"
 #include "engine/stage_engine.h"
+#include "pipeline/running_time.h"
 #include "transport/transport.h"
 #include "wire/control.h"
 #include "wire/micro_batch.h"
@@ -90,7 +91,6 @@ class StageServer {
   Result<void> make_result(Job& job);
   void leave_out(Job& job) const;
   Result<void> send_downstream(const transport::OutgoingFrame& frame) EXCLUDES(downstream_mutex_);
-  std::uint64_t busy_us(bool reset);
   void end(Error reason);
 
   engine::StageEngine& engine_;
@@ -118,10 +118,8 @@ class StageServer {
   struct Counters {
     std::atomic<std::uint64_t> steps{0};
     std::atomic<std::uint64_t> rows{0};
-    std::atomic<std::uint64_t> busy_us{0};            // of steps that are done
-    std::atomic<std::int64_t> computing_since_us{0};  // on the clock; 0: no step is being computed
-    std::atomic<std::uint64_t> busy_told_us{0};       // never less the next time
-    std::atomic<std::uint64_t> idle_us{0};
+    RunningTime busy;  // computing a step
+    RunningTime idle;  // waiting for one, or for the next stage
     std::atomic<std::uint64_t> queue_us{0};
     std::atomic<std::uint32_t> last_send_us{0};
   };
