@@ -58,6 +58,7 @@ Result<coordinator::LoadWish> wish_of(NodeProcess& process, const ModelId& model
   if (wish.context_chosen) options.context_per_sequence = request.context;
   wish.sequences_chosen = request.sequences != 0;
   if (wish.sequences_chosen) options.sequence_count = request.sequences;
+  options.chunk_rows = request.chunk;
   options.rows_max = std::max(request.chunk, kRowsMin);
   options.logit_rows_max = std::max(request.sequences, kLogitRowsMin);
   ASSIGN_OR_RETURN(options.cache_type_k, cache_type(request.cache_type_k));

@@ -126,6 +126,7 @@ std::string to_json(const DeploymentOptions& options) {
   json["sequence_count"] = options.sequence_count;
   json["rows_max"] = options.rows_max;
   json["logit_rows_max"] = options.logit_rows_max;
+  json["chunk_rows"] = options.chunk_rows;
   json["cache_type_k"] = cache_type_name(options.cache_type_k);
   json["cache_type_v"] = cache_type_name(options.cache_type_v);
   json["hidden_type"] = options.hidden_type;
@@ -143,6 +144,7 @@ Result<DeploymentOptions> options_from_json(std::string_view text) {
   RETURN_IF_ERROR(read(json, "sequence_count", options.sequence_count));
   RETURN_IF_ERROR(read(json, "rows_max", options.rows_max));
   RETURN_IF_ERROR(read(json, "logit_rows_max", options.logit_rows_max));
+  RETURN_IF_ERROR(read(json, "chunk_rows", options.chunk_rows));
   RETURN_IF_ERROR(read(json, "cache_type_k", options.cache_type_k));
   RETURN_IF_ERROR(read(json, "cache_type_v", options.cache_type_v));
   RETURN_IF_ERROR(read(json, "hidden_type", options.hidden_type));

@@ -25,6 +25,7 @@ struct DeploymentOptions {
   std::uint32_t sequence_count = 1;
   std::uint32_t rows_max = 128;
   std::uint32_t logit_rows_max = 16;
+  std::uint32_t chunk_rows = 0;  // of a prompt's micro-batch; 0: chosen from prompt and stages
   CacheType cache_type_k = CacheType::kQ8_0;
   CacheType cache_type_v = CacheType::kQ8_0;
   std::string hidden_type = "f32";  // what travels between stages, by its name on the wire

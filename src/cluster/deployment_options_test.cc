@@ -20,6 +20,7 @@ TEST(DeploymentOptions, survive_the_way_to_disk) {
   options.sequence_count = 4;
   options.rows_max = 64;
   options.logit_rows_max = 8;
+  options.chunk_rows = 48;
   options.cache_type_k = CacheType::kF16;
   options.hidden_type = "q8";
   options.exact = true;

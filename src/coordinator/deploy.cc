@@ -299,6 +299,7 @@ Result<PipelineOrder> Service::pipeline_order(Entry& entry) {
                                   .logit_rows_max = wish.logit_rows_max,
                                   .exact = wish.exact},
                                  abilities);
+  order.limits.chunk_rows = wish.chunk_rows;
   order.position_planes = entry.stages.begin()->second.loaded->position_planes;
   order.vocabulary_size = entry.stages.rbegin()->second.loaded->vocabulary_size;
   ASSIGN_OR_RETURN(order.text, text_of(status.model));

@@ -23,7 +23,7 @@ from served import BINARY, STAGES, VOCABULARY, Served, own_network, stopwatch
 from processes import wait_until
 from scenarios import check, equal, main, scenario
 
-CHUNK = 32  # rows of a micro-batch: many fit into a prompt
+CHUNK = 24  # rows of a micro-batch: many fit into a prompt, and nobody would choose it unasked
 LONG = 640  # tokens of a prompt, about
 SETTLE_S = 30
 REPORT_S = 2.5  # at most so old is what a machine says of its stages (agent/node_agent.cc)
@@ -282,6 +282,7 @@ async def client_leaves(served, moment):
     new."""
     prompt, before = long_prompt(LONG, 20 + moment), await settled_rows(served)
     progress = await leave(served, prompt, moment)
+    equal((progress["done"] - progress["cached"]) % CHUNK, 0, "what --chunk asked for")
     after = await settled_rows(served)
     rows = {stage: after[stage] - before[stage] for stage in after}
     record = await record_of(served, error="client_closed", prompt_tokens=progress["total"])
