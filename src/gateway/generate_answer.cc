@@ -111,7 +111,7 @@ class PipelineAnswer final : public GeneratedAnswer {
     const pipeline::SchedulerLimits& limits = model_.pipeline->limits();
     return wish_.choices > 1 && wish_.cache_prompt && !repeats_with_logprobs() &&
            (limits.can_trim || limits.checkpoint_count > 0) &&
-           prompt_of(index).tokens.size() > 2 * pipeline::kCopyTokens;
+           prompt_of(index).tokens.size() > 2 * std::size_t{pipeline::kCopyTokens};
   }
   bool waits_for_first(std::uint32_t index) const {
     return shares_prompt(index) && index % wish_.choices != 0;
