@@ -15,28 +15,19 @@
 #include "api/generate_request.h"
 #include "base/clock.h"
 #include "gateway/prompt_tokens.h"
-#include "pipeline/pipeline_client.h"
+#include "pipeline/request_news.h"
 #include "pipeline/text_stream.h"
 
 namespace salvage::gateway {
 
 // --- what the pipeline reports, in the order of a choice's life ---
 
-struct Waits {
-  std::uint32_t place;
-};
-struct Read {  // of the prompt
-  std::uint32_t done;
-  std::uint32_t total;
-  std::uint32_t reused;
-};
+using pipeline::Ended;
+using pipeline::Read;
+using pipeline::Waits;
 struct PromptRow {  // where a prompt is repeated with logprobs: of the token after a position
   std::uint32_t position;
   engine::Logprobs next;
-};
-struct Ended {
-  pipeline::FinishReason reason;
-  pipeline::RequestStats stats;
 };
 using ChoiceReport = std::variant<Waits, Read, PromptRow, engine::Logprobs, TokenId, Ended>;
 

@@ -11,6 +11,7 @@
 
 #include "base/bounded_queue.h"
 #include "engine/chat.h"
+#include "pipeline/request_news.h"
 #include "pipeline/text_stream.h"
 #include "wire/xxh3.h"
 
@@ -20,18 +21,6 @@ namespace {
 // News of the line and of the prompt that wait to be heard; further ones are left out.
 constexpr std::size_t kNewsMax = 1024;
 
-struct Waits {
-  std::uint32_t place;
-};
-struct Read {  // of the prompt
-  std::uint32_t done;
-  std::uint32_t total;
-  std::uint32_t reused;
-};
-struct Ended {
-  FinishReason reason;
-  RequestStats stats;
-};
 using Event = std::variant<Waits, Read, TokenId, Ended, Error>;
 
 // Outlives the request: the last event may be delivered after the reader has left.
